@@ -72,6 +72,7 @@ mod standstill;
 mod startup;
 mod streaming;
 mod streams;
+mod tenants;
 mod terminal;
 mod ticks;
 mod timeouts;

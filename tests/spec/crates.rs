@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 78] = [
+const ARROWS: [(&str, &str); 79] = [
     ("admission", ""),
     (
         "anomaly",
@@ -24,7 +24,7 @@ const ARROWS: [(&str, &str); 78] = [
     ("busybox", ""),
     (
         "calls",
-        "atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream metrics operations policy processes redact refusal runs store timestamp webhook wire worker-protocol",
+        "admission atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream metrics operations policy processes redact refusal runs store tenants timestamp webhook wire worker-protocol",
     ),
     ("capacity", ""),
     ("certificates", "atomic-file cofferdam-client"),
@@ -50,7 +50,7 @@ const ARROWS: [(&str, &str); 78] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store tenants terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
@@ -59,7 +59,7 @@ const ARROWS: [(&str, &str); 78] = [
     ("document", ""),
     (
         "egress",
-        "audit egress-rules git-wire host-launch model-usage secrets steering timestamp wire worker-protocol",
+        "audit egress-rules git-wire host-launch model-usage secrets steering tenants timestamp wire worker-protocol",
     ),
     ("egress-rules", "git-wire"),
     ("egress-sources", "egress-rules text timestamp"),
@@ -94,7 +94,7 @@ const ARROWS: [(&str, &str); 78] = [
     ("model-usage", "egress-rules timestamp"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),
-    ("policy", "document egress-rules jail operations text"),
+    ("policy", "document egress-rules jail operations tenants text"),
     (
         "port-forwarding",
         "audit audit-service identity loopback-dial operations policy refusal runs timestamp wire",
@@ -111,13 +111,14 @@ const ARROWS: [(&str, &str); 78] = [
     ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "audit audit-service companions containers disk-quotas egress egress-rules executor host-launch identity jail leftovers mirrors model-usage operations policy redact refusal run-files run-record store timestamp warm-pool wire",
+        "admission audit audit-service companions containers disk-quotas egress egress-rules executor host-launch identity jail leftovers mirrors model-usage operations policy redact refusal run-files run-record store tenants timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
     ("secrets", "egress-rules"),
     ("signature-twins", ""),
     ("steering", ""),
     ("store", "identity refusal seal timestamp"),
+    ("tenants", "atomic-file timestamp"),
     (
         "terminals",
         "audit audit-service executor gateway identity operations refusal runs store timestamp wire worker-protocol",

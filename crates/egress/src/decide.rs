@@ -261,3 +261,38 @@ fn sentence(exceeded: &Exceeded) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use audit::Kind;
+    use wire::worker::v1::from_egress::Body as From;
+    use wire::worker::v1::to_egress::Body as To;
+    use wire::worker::v1::{ConnectionOpened, ResolveName};
+
+    use crate::testing::Played;
+
+    const RULES: &str = r#"{"rules":[{"host":"api.example.org","ports":[443],"decision":"allow"}]}"#;
+
+    /// Opens a connection to a name, and returns the first order about it.
+    async fn open(played: &mut Played, id: u64, name: &str, port: u32) -> To {
+        played.say(1, From::Resolve(ResolveName { name: name.to_owned() })).await;
+        let To::Resolved(resolved) = played.hear().await else { panic!("no address") };
+        let opened = ConnectionOpened { address: resolved.address, port, handle: 0 };
+        played.say(id, From::Opened(opened)).await;
+        played.hear().await
+    }
+
+    #[tokio::test]
+    async fn a_tenant_without_bytes_has_no_connection_but_those_to_companions() {
+        let mut played = Played::new(RULES);
+        played.state.moved(9 << 20, true);
+        assert!(matches!(open(&mut played, 2, "api.example.org", 443).await, To::Inspect(_)), "none of its traffic");
+        played.state.moved(1 << 20, false);
+        assert!(matches!(open(&mut played, 3, "api.example.org", 443).await, To::End(_)));
+        let refused = played.recorded(Kind::EgressRefused).await;
+        assert_eq!(refused["rule"], "egress: tenant");
+        let why = refused["why"].as_str().unwrap();
+        assert!(why.starts_with("The connections of the tenant uid:1 have moved 1 of at most 1 MiB"), "{why}");
+        assert!(matches!(open(&mut played, 4, "db", 5432).await, To::Dial(_)));
+    }
+}

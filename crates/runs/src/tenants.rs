@@ -15,39 +15,59 @@ use crate::run::Run;
 /// Bytes of a MiB.
 const MIB: u64 = 1 << 20;
 
+/// Use by principal.
+pub(crate) type Used = BTreeMap<String, Amounts>;
+
 impl Runs {
     /// Returns what runs use now, by principal.
     pub fn used_by_principal(&self) -> BTreeMap<String, Amounts> {
-        self.used(&self.living())
+        let left = self.left_by_principal();
+        with_living(left, &self.living())
     }
 
-    fn used(&self, living: &BTreeMap<RunId, Arc<Run>>) -> BTreeMap<String, Amounts> {
-        let mut used: BTreeMap<String, Amounts> = BTreeMap::new();
-        let mut add = |principal: &str, amounts| match used.get_mut(principal) {
-            Some(sum) => *sum = *sum + amounts,
-            None => drop(used.insert(principal.to_owned(), amounts)),
-        };
-        for run in living.values() {
-            add(&run.spec().principal, amounts(&run.record.borrow()));
-        }
-        let (ended, left) = (self.ended(), self.launcher.projects.left());
-        for (run, found) in left.iter() {
-            let disk_mib = found.amount.bytes.div_ceil(MIB);
-            if let Some(record) = ended.get(run) {
-                add(&record.spec.principal, Amounts { disk_mib, ..Amounts::default() });
+    /// Returns the disk space of runs that have ended, and of workspaces whose runs are deleted, as far as it was measured.
+    ///
+    /// Not to be called under a lock of the runs.
+    pub(crate) fn left_by_principal(&self) -> Used {
+        let left: Vec<_> = self.launcher.projects.left().iter().map(|(id, found)| (*id, found.amount)).collect();
+        let mut used = Used::new();
+        for (id, amount) in left {
+            let ended = self.ended().get(&id).map(|record| record.spec.principal.clone());
+            let principal = ended.or_else(|| self.kept().get(&id).map(|kept| kept.principal.clone()));
+            if let Some(principal) = principal {
+                let disk_mib = amount.bytes.div_ceil(MIB);
+                add(&mut used, &principal, Amounts { disk_mib, ..Amounts::default() });
             }
         }
         used
     }
 
     /// Checks that the tenant of a new run has room for it. The lock of `living` is held until the run is in the table.
+    ///
+    /// `left` is the disk space of runs that do not live.
     pub(crate) fn check_tenant(
         &self,
         living: &BTreeMap<RunId, Arc<Run>>,
+        left: Used,
         record: &Record,
     ) -> Result<(), Refusal> {
-        let checked = self.launcher.tenancy().check(&record.spec.principal, amounts(record), || self.used(living));
+        let used = || with_living(left, living);
+        let checked = self.launcher.tenancy().check(&record.spec.principal, amounts(record), used);
         checked.map_err(|exceeded| refused(&exceeded))
+    }
+}
+
+fn with_living(mut used: Used, living: &BTreeMap<RunId, Arc<Run>>) -> Used {
+    for run in living.values() {
+        add(&mut used, &run.spec().principal, amounts(&run.record.borrow()));
+    }
+    used
+}
+
+fn add(used: &mut Used, principal: &str, amounts: Amounts) {
+    match used.get_mut(principal) {
+        Some(sum) => *sum = *sum + amounts,
+        None => drop(used.insert(principal.to_owned(), amounts)),
     }
 }
 

@@ -61,6 +61,11 @@ impl Tenancy {
         (self.source)().of(principal).tenant.to_owned()
     }
 
+    /// Returns true if a principal's tenant has a bound on the resource.
+    pub fn is_bounded(&self, principal: &str, resource: Resource) -> bool {
+        (self.source)().of(principal).bounds.of(resource).is_some()
+    }
+
     /// Checks that a tenant has room for one more run. `used` returns the use of all runs by principal.
     ///
     /// The caller holds the lock of the runs from before this until the new run is among them.

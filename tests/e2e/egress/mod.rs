@@ -10,6 +10,7 @@ mod seen;
 mod share;
 mod site;
 mod spent;
+mod tenant;
 mod trust;
 mod upstream;
 mod witness;
