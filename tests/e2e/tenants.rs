@@ -62,16 +62,22 @@ async fn refused(daemon: &Daemon) -> Status {
 async fn each_bound_refuses_with_its_figures_and_is_on_record() {
     let daemon = Daemon::start_with(setup("", "")).await;
     let mut run = daemon.run_on(requests::managed("p")).await;
-    for (key, limit, used, wanted) in
-        [("runs", 1, 1, 1), ("memory_mib", 200, 128, 128), ("cpu_millis", 700, 500, 500), ("disk_mib", 100, 64, 64)]
-    {
+    for (key, limit, used, wanted) in [
+        ("runs", 1, 1, 1),
+        ("memory_mib", 200, 128, 128),
+        ("cpu_millis", 700, 500, 500),
+        ("disk_mib", 100, 64, 64),
+    ] {
         reload(&daemon, &format!("tenants: {{ root: {{ match: \"uid:0\", {key}: {limit} }} }}")).await;
         let refused = refused(&daemon).await;
         let found = facts(&refused, ["tenant", "limit", "used", "wanted", "max", "over"]);
         let over = used + wanted - limit;
         let numbers = [used, wanted, limit, over].map(|number: u32| number.to_string());
         let [used, wanted, max, over] = &numbers;
-        assert_eq!(found, ["root", &format!("tenants.root.{key}"), used, wanted, max, over].map(str::to_owned));
+        assert_eq!(
+            found,
+            ["root", &format!("tenants.root.{key}"), used, wanted, max, over].map(str::to_owned)
+        );
         let said = refused.message();
         assert!(
             said.contains(&format!("uses {used} of at most {max} "))

@@ -148,7 +148,10 @@ fn render_tenants(response: &GetTenantsResponse, page: &mut Output) {
     }
     page.table(&["TENANT", "BOUNDS OF", "RESOURCE", "USED", "LIMIT", "LEFT"], rows);
     if response.left_out > 0 {
-        page.own("and ").word(&response.left_out.to_string()).own(" tenants more: see one with --tenant-of").end_line();
+        page.own("and ")
+            .word(&response.left_out.to_string())
+            .own(" tenants more: see one with --tenant-of")
+            .end_line();
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ::metrics::{Access, AuditSample, DiskSample, Metrics, Own, PoolSample, Ready, RunsSample, Sample, TenantSample};
+use ::metrics::{
+    Access, AuditSample, DiskSample, Metrics, Own, PoolSample, Ready, RunsSample, Sample, TenantSample,
+};
 use anomaly::Alerts;
 use anyhow::Context as _;
 use audit::{Event, Kind};
@@ -192,9 +194,10 @@ impl Source {
         let named = report.filter(|of| policy.tenants().named().any(|(name, _)| name == of.tenant));
         named
             .flat_map(|of| {
-                let bounded = of.used.into_iter().filter_map(move |(resource, used)| {
-                    Some((resource, used, of.bounds.of(resource)?))
-                });
+                let bounded = of
+                    .used
+                    .into_iter()
+                    .filter_map(move |(resource, used)| Some((resource, used, of.bounds.of(resource)?)));
                 bounded.map(move |(resource, used, limit)| TenantSample {
                     tenant: of.tenant.clone(),
                     bound: resource.key(),

@@ -286,13 +286,19 @@ mod tests {
     async fn a_tenant_without_bytes_has_no_connection_but_those_to_companions() {
         let mut played = Played::new(RULES);
         played.state.moved(9 << 20, true);
-        assert!(matches!(open(&mut played, 2, "api.example.org", 443).await, To::Inspect(_)), "none of its traffic");
+        assert!(
+            matches!(open(&mut played, 2, "api.example.org", 443).await, To::Inspect(_)),
+            "none of its traffic"
+        );
         played.state.moved(1 << 20, false);
         assert!(matches!(open(&mut played, 3, "api.example.org", 443).await, To::End(_)));
         let refused = played.recorded(Kind::EgressRefused).await;
         assert_eq!(refused["rule"], "egress: tenant");
         let why = refused["why"].as_str().unwrap();
-        assert!(why.starts_with("The connections of the tenant uid:1 have moved 1 of at most 1 MiB"), "{why}");
+        assert!(
+            why.starts_with("The connections of the tenant uid:1 have moved 1 of at most 1 MiB"),
+            "{why}"
+        );
         assert!(matches!(open(&mut played, 4, "db", 5432).await, To::Dial(_)));
     }
 }

@@ -14,8 +14,8 @@ use crate::{
     Anomalies, Content, McpServer, Policy, Problems, Profile, RiskPolicy, holding, own_risk::default_risk,
     read, read_anomalies, read_mcp, read_tenants,
 };
-use tenants::{Tenant, Tenants};
 use document::{At, MAX_FILE_BYTES, Node, Problem, Sink, Step, line_of, nearest, parse};
+use tenants::{Tenant, Tenants};
 
 /// Most files of a policy directory.
 const MAX_FILES: usize = 256;

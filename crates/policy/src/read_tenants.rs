@@ -80,7 +80,10 @@ pub(super) fn compare(tenants: &BTreeMap<String, Tenant>, mut report: impl FnMut
         && let Some(name) = tenants.keys().next()
     {
         let most = Tenants::MOST_BEGINNINGS;
-        report(name, format!("the tenants have more than {most} beginnings of names together; use whole names"));
+        report(
+            name,
+            format!("the tenants have more than {most} beginnings of names together; use whole names"),
+        );
     }
 }
 
@@ -124,7 +127,10 @@ mod tests {
             ("  a: {match: [alice], runs: 1}\n", format!("p.yaml:4: tenants.a.match[0]: {principal}")),
             ("  a: {match: ['*'], runs: 1}\n", format!("p.yaml:4: tenants.a.match[0]: {principal}")),
             ("  a: {match: ['uid:*1'], runs: 1}\n", format!("p.yaml:4: tenants.a.match[0]: {principal}")),
-            ("  a: {match: [], runs: 1}\n", "p.yaml:4: tenants.a.match: must list 1 to 20000 principals".to_owned()),
+            (
+                "  a: {match: [], runs: 1}\n",
+                "p.yaml:4: tenants.a.match: must list 1 to 20000 principals".to_owned(),
+            ),
             (
                 "  a: {match: 'uid:1', runs: -1}\n",
                 "p.yaml:4: tenants.a.runs: must be a whole number from 0 to 100000".to_owned(),
@@ -137,7 +143,10 @@ mod tests {
                 "  a: {match: 'uid:1', runs: 1, disk_mib: null}\n",
                 "p.yaml:4: tenants.a.disk_mib: has no value, so it would bound nothing".to_owned(),
             ),
-            ("  default: {match: 'uid:1', runs: 1}\n", "p.yaml:4: tenants.default.match: unknown key".to_owned()),
+            (
+                "  default: {match: 'uid:1', runs: 1}\n",
+                "p.yaml:4: tenants.default.match: unknown key".to_owned(),
+            ),
             (
                 "  a: {match: 'uid:1', runs: 1}\n  b: {match: ['uid:2', 'uid:1'], runs: 1}\n",
                 "p.yaml:5: tenants.b.match: `uid:1` is also in the tenant a; keep one".to_owned(),

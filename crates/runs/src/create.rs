@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::record::{Companion, Kept, Record, Spec, Workspace};
+use ::tenants::Resource;
 use audit::{Event, Kind};
 use identity::{Principal, RunId};
 use jail::RootMode;
 use operations::Reason;
 use policy::{ContainerPaths, Profile};
 use refusal::{Refusal, chain};
-use ::tenants::Resource;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::launch::beside::starting;

@@ -29,7 +29,8 @@ impl Runs {
     ///
     /// Not to be called under a lock of the runs.
     pub(crate) fn left_by_principal(&self) -> Used {
-        let left: Vec<_> = self.launcher.projects.left().iter().map(|(id, found)| (*id, found.amount)).collect();
+        let left: Vec<_> =
+            self.launcher.projects.left().iter().map(|(id, found)| (*id, found.amount)).collect();
         let mut used = Used::new();
         for (id, amount) in left {
             let ended = self.ended().get(&id).map(|record| record.spec.principal.clone());

@@ -22,8 +22,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    pub const ALL: [Self; 6] =
-        [Self::Runs, Self::Memory, Self::Cpu, Self::Disk, Self::Egress, Self::Pool];
+    pub const ALL: [Self; 6] = [Self::Runs, Self::Memory, Self::Cpu, Self::Disk, Self::Egress, Self::Pool];
 
     /// Returns the key of its bound in the policy.
     pub fn key(self) -> &'static str {

@@ -43,7 +43,10 @@ mod tests {
         shares.add("a", at(0));
         shares.add("a", at(30));
         shares.add("b", at(30));
-        assert_eq!((shares.taken("a", at(59)), shares.taken("a", at(60)), shares.taken("b", at(60))), (2, 1, 1));
+        assert_eq!(
+            (shares.taken("a", at(59)), shares.taken("a", at(60)), shares.taken("b", at(60))),
+            (2, 1, 1)
+        );
         assert_eq!((shares.taken("a", at(90)), shares.0.len()), (0, 0), "a tenant without any is forgotten");
     }
 }

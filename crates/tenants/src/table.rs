@@ -69,7 +69,8 @@ impl Tenants {
 
     /// Returns the tenant of a principal.
     pub fn of<'a>(&'a self, principal: &'a str) -> Member<'a> {
-        let begun = || self.beginnings.iter().find(|(beginning, _)| principal.starts_with(beginning.as_str()));
+        let begun =
+            || self.beginnings.iter().find(|(beginning, _)| principal.starts_with(beginning.as_str()));
         let named = self.exact.get(principal).or_else(|| begun().map(|(_, name)| name));
         let bounds = |name: &str| self.by_name.get(name).map(|tenant| tenant.bounds).unwrap_or_default();
         match named {

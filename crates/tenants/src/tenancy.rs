@@ -96,11 +96,7 @@ impl Tenancy {
     /// Takes a container of the pool for a principal, unless its tenant has had its share of this minute.
     ///
     /// `take` is called under a lock, and its success counts. `None`: it was not called.
-    pub fn claim<T, E>(
-        &self,
-        principal: &str,
-        take: impl FnOnce() -> Result<T, E>,
-    ) -> Option<Result<T, E>> {
+    pub fn claim<T, E>(&self, principal: &str, take: impl FnOnce() -> Result<T, E>) -> Option<Result<T, E>> {
         let tenants = (self.source)();
         let own = tenants.of(principal);
         let Some(limit) = own.bounds.pool_per_minute else { return Some(take()) };
@@ -250,7 +246,10 @@ mod tests {
              exceeds that by 1: stop a run first, or ask for less memory"
         );
         let refused = check("uid:1", amounts(2, 0)).unwrap_err();
-        assert_eq!((refused.resource, refused.used, refused.wanted, refused.limit), (Resource::Runs, 2, 2, 3));
+        assert_eq!(
+            (refused.resource, refused.used, refused.wanted, refused.limit),
+            (Resource::Runs, 2, 2, 3)
+        );
         // Others are tenants by themselves.
         let refused = check("uid:2", amounts(1, 1)).unwrap_err();
         assert_eq!((refused.tenant.as_str(), refused.key().as_str()), ("uid:2", "tenants.default.runs"));
@@ -323,7 +322,8 @@ mod tests {
         tenancy.moved("uid:12", 1);
         let shown = |only: Option<&str>| {
             let rows = tenancy.report(&used, only).into_iter();
-            rows.map(|row| (row.tenant, row.section, row.used.map(|(_, used)| used.unwrap()))).collect::<Vec<_>>()
+            rows.map(|row| (row.tenant, row.section, row.used.map(|(_, used)| used.unwrap())))
+                .collect::<Vec<_>>()
         };
         let ml = ("ml".to_owned(), "ml".to_owned(), [3, 700, 3_000, 30, 1, 0]);
         let two = ("uid:2".to_owned(), "default".to_owned(), [1, 100, 1_000, 10, 0, 0]);

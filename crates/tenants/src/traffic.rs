@@ -120,9 +120,9 @@ impl Traffic {
         }
         let counts = state.counts.clone();
         drop(state);
-        let written = serde_json::to_vec(&counts).map_err(io::Error::other).and_then(|text| {
-            atomic_file::replace(&self.path, |file| file.write_all(&text))
-        });
+        let written = serde_json::to_vec(&counts)
+            .map_err(io::Error::other)
+            .and_then(|text| atomic_file::replace(&self.path, |file| file.write_all(&text)));
         if written.is_err() {
             self.state.lock().is_changed = true;
         }

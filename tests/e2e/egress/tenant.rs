@@ -8,7 +8,7 @@ use super::{daemon_of, details, rules, shell};
 use crate::cli::json as printed;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn n161_a_tenant_that_has_moved_its_bytes_has_no_further_connection_that_day() {
+async fn a_tenant_that_has_moved_its_bytes_has_no_further_connection_that_day() {
     let (http, echo) = (Server::http().await, Server::echo().await);
     let bounds = "tenants:\n  all: { match: \"uid:*\", egress_mib_per_day: 2 }\n";
     let mut daemon = daemon_of("", &rules(http.port, echo.port), bounds).await;

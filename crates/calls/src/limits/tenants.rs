@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use ::tenants::{Resource, TenantUse};
 use admission::Occurrences;
 use audit::{Event, Kind, Outcome, Status};
 use identity::{Principal, Role};
@@ -11,7 +12,6 @@ use parking_lot::Mutex;
 use refusal::Refusal;
 use runs::Runs;
 use serde_json::json;
-use ::tenants::{Resource, TenantUse};
 use wire::v1;
 use wire::v1::resource_use::Resource as Wire;
 

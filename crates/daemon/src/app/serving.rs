@@ -276,7 +276,9 @@ async fn stop(parts: &Parts, cursor: &RecoveryCursor) {
         shared.tenancy.write()
     });
     if !matches!(written.await, Ok(true)) {
-        tracing::error!("the traffic of tenants was not stored: the next daemon lacks that of the last second");
+        tracing::error!(
+            "the traffic of tenants was not stored: the next daemon lacks that of the last second"
+        );
     }
     if parts.records.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
         tracing::error!(

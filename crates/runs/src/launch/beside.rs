@@ -88,7 +88,8 @@ impl Launcher {
             made
         };
         // Its state is large, and most runs have no companion.
-        let beside = Box::pin(self.start_companions((record.id, &tenant), wanted, owner, &given_up, &mut held));
+        let beside =
+            Box::pin(self.start_companions((record.id, &tenant), wanted, owner, &given_up, &mut held));
         let (made, beside) = tokio::join!(container, beside);
         (made.and_then(|made| beside.map(|beside| (made, beside))), held)
     }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use crate::record::{
     ColdBecause, LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace,
 };
+use ::tenants::Tenancy;
 use admission::FairTurns;
 use companions::Requested;
 use containers::{
@@ -38,7 +39,6 @@ use operations::{Environment, Reason};
 use policy::Profile;
 use refusal::Refusal;
 use run_files::GuestBinary;
-use ::tenants::Tenancy;
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
@@ -270,7 +270,8 @@ impl Launcher {
         resources: &mut RunResources,
     ) -> Result<(Opened, Option<Layer>), Refusal> {
         // A clone may take minutes. It takes no turn, so that other launches do not wait for it.
-        let _turn = if is_clone(record) { None } else { Some(turn_of(&self.making, &self.tenant_of(record)).await?) };
+        let _turn =
+            if is_clone(record) { None } else { Some(turn_of(&self.making, &self.tenant_of(record)).await?) };
         let run = record.id.to_string();
         let pkg = match &record.spec.pkg_path {
             Some(path) => {
