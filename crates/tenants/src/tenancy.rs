@@ -149,16 +149,25 @@ impl Tenancy {
         for (tenant, section, bounds) in named.chain(own).filter(|(tenant, ..)| is_shown(tenant)) {
             sums.insert(tenant, (section, bounds, Amounts::default()));
         }
-        for (principal, amounts) in used {
+        let traffic = self.traffic.all(Timestamp::now());
+        let (by_principal, others) = traffic.as_ref().map_or((None, 0), |(all, others)| (Some(all), *others));
+        let idle = by_principal.into_iter().flatten().map(|(principal, _)| (principal, Amounts::default()));
+        for (principal, amounts) in used.iter().map(|(principal, amounts)| (principal, *amounts)).chain(idle) {
             let own = tenants.of(principal);
             if is_shown(own.tenant) {
                 let sum = sums.entry(own.tenant).or_insert((own.section, own.bounds, Amounts::default()));
-                sum.2 = sum.2 + *amounts;
+                sum.2 = sum.2 + amounts;
             }
+        }
+        let mut moved: BTreeMap<&str, u64> = BTreeMap::new();
+        for (principal, bytes) in by_principal.into_iter().flatten() {
+            let sum = moved.entry(tenants.of(principal).tenant).or_default();
+            *sum = sum.saturating_add(*bytes);
         }
         let mut shares = self.shares.lock();
         let row = |(tenant, (section, bounds, amounts)): (&str, (&str, Bounds, Amounts))| {
-            let bytes = self.traffic.of(|other| tenants.of(other).tenant == tenant, Timestamp::now());
+            let own = moved.get(tenant).copied().unwrap_or_default();
+            let bytes = by_principal.map(|_| own.saturating_add(others));
             let [runs, memory, cpu, disk] = amounts.each().map(|(resource, used)| (resource, Some(used)));
             let egress = (Resource::Egress, bytes.map(|bytes| bytes.div_ceil(MIB)));
             let pool = (Resource::Pool, Some(shares.taken(tenant, Instant::now())));

@@ -107,6 +107,14 @@ impl Traffic {
         Some(own.saturating_add(state.counts.others))
     }
 
+    /// Returns the bytes of today by principal, and those of all that are not counted apart. `None`: they are not known.
+    pub(crate) fn all(&self, now: Timestamp) -> Option<(BTreeMap<String, u64>, u64)> {
+        let mut state = self.state.lock();
+        state.turn(now);
+        let is_known = state.unknown != Some(state.counts.day);
+        is_known.then(|| (state.counts.bytes.clone(), state.counts.others))
+    }
+
     /// Writes the counts if they have changed. Blocks on the disk.
     pub(crate) fn write(&self) -> io::Result<()> {
         let _writing = self.writing.lock();
