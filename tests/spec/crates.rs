@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 79] = [
+const ARROWS: [(&str, &str); 80] = [
     ("admission", ""),
     (
         "anomaly",
@@ -106,12 +106,16 @@ const ARROWS: [(&str, &str); 79] = [
     ),
     ("redact", "text"),
     ("refusal", "operations wire"),
+    (
+        "run-directories",
+        "containers executor host-launch identity jail leftovers operations policy refusal run-record",
+    ),
     ("run-families", "command-context presentation wire"),
     ("run-files", "atomic-file containers"),
     ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "admission audit audit-service companions containers disk-quotas egress egress-rules executor host-launch identity jail leftovers mirrors model-usage operations policy redact refusal run-files run-record store tenants timestamp warm-pool wire",
+        "admission audit audit-service companions containers disk-quotas egress egress-rules executor host-launch identity jail leftovers mirrors model-usage operations policy redact refusal run-directories run-files run-record store tenants timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
     ("secrets", "egress-rules"),

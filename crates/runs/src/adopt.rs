@@ -31,11 +31,12 @@ use tokio::task::block_in_place;
 
 use crate::boundary;
 use crate::launch::{Launcher, Wanted, differs, pool, source, wanted};
-use crate::linked::InPlace;
-use crate::mounting::{Opened, Shown, are_restricted, arrived, bind};
-use crate::resources::RunResources;
 use crate::way_out::{Outward, narrowed};
-use crate::{linked, placeholders, restored, variables, workspace};
+use crate::{placeholders, restored, variables};
+use run_directories::linked::InPlace;
+use run_directories::mounting::{Opened, Shown, are_restricted, arrived, bind};
+use run_directories::resources::RunResources;
+use run_directories::{linked, workspace};
 
 /// Time in which each command of the previous daemon has to end.
 const WITHIN: Duration = Duration::from_secs(2);

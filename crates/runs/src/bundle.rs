@@ -67,8 +67,8 @@ fn make(path: &Path, content: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directories::BUNDLE;
-    use crate::resources::RunResources;
+    use run_directories::directories::BUNDLE;
+    use run_directories::resources::RunResources;
 
     #[test]
     fn a_bundle_is_readable_for_all_and_ends_with_its_mount_points() {

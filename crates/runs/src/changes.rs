@@ -27,8 +27,8 @@ use wire::v1::{AcceptRunResponse, DiffRunResponse};
 use crate::registry::Runs;
 use crate::stored;
 use crate::target::Target;
-use crate::workspace;
 use ::leftovers::remove_tree;
+use run_directories::workspace;
 
 impl Runs {
     /// Returns the changes of the run.

@@ -8,9 +8,9 @@ use companions::Companion;
 use refusal::{Refusal, chain};
 use serde_json::json;
 
-use crate::resources::RunResources;
 use crate::shared::Shared;
 use crate::stored;
+use run_directories::resources::RunResources;
 
 impl Shared {
     /// Notes that a companion has ended by itself, or was ended for the disk. The run goes on without it.

@@ -15,8 +15,8 @@ use crate::checkpoints::{Checkpoints, Origin};
 use crate::launch::fill_part;
 use crate::record::{Beneath, Spec, Workspace};
 use crate::registry::Runs;
-use crate::resources::RunResources;
-use crate::workspace::{self, Purpose};
+use run_directories::resources::RunResources;
+use run_directories::workspace::{self, Purpose};
 
 impl Runs {
     /// Sets the checkpoints, once.

@@ -12,12 +12,12 @@ use refusal::chain;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::directories::remove_bundle;
 use crate::freeze::end_leftover;
 use crate::reattach::{AT_ONCE, PROGRESS};
 use crate::registry::Runs;
-use crate::resources::remove_container;
 use ::leftovers::remove_others;
+use run_directories::directories::remove_bundle;
+use run_directories::resources::remove_container;
 
 impl Runs {
     /// Removes this instance's containers, except `kept`. Does not wait for those about which the engine did not answer.

@@ -20,10 +20,10 @@ use jail::Private;
 use refusal::chain;
 use rustix::fs::{Mode, OFlags};
 
-use crate::directories::Directories;
 use crate::launch::source;
-use crate::workspace::Roots;
 use ::leftovers::remove_tree;
+use run_directories::directories::Directories;
+use run_directories::workspace::Roots;
 
 /// Longest that the recovery of one run may take.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use identity::RunId;
 
 use crate::record::{Place, Workspace};
-use crate::workspace::open_own;
+use run_directories::workspace::open_own;
 
 /// Explains that the directories of a run are copies, if none of those that the daemon made for it is the one of the launch.
 ///

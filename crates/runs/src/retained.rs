@@ -16,8 +16,8 @@ use tokio::task::block_in_place;
 use wire::v1;
 
 use crate::registry::Runs;
-use crate::workspace;
 use ::leftovers::remove_tree;
+use run_directories::workspace;
 
 impl Runs {
     /// Returns a page of the kept workspaces that `principal` may use, newest first, after `after`. Also returns whether there are more.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::record::{Layer, Record, Workspace};
 use crate::registry::Runs;
 use crate::settling::Settling;
-use crate::workspace;
+use run_directories::workspace;
 
 pub(crate) enum Target<'a> {
     Beneath,

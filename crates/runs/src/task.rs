@@ -21,10 +21,10 @@ use tokio::sync::oneshot;
 
 use crate::freeze::end_frozen;
 use crate::launch::{Launched, Wanted};
-use crate::resources::{RunResources, remove_container};
 use crate::run::Command;
 use crate::shared::Shared;
 use ::leftovers::remove_tree;
+use run_directories::resources::{RunResources, remove_container};
 
 /// Reason that a run ends.
 enum End {

@@ -25,9 +25,9 @@ use super::root::NewRoot;
 use super::turns::{in_turn, turn_of};
 use super::{Launcher, MISSING, Wanted, differs};
 use crate::boundary;
-use crate::mounting::arrived;
-use crate::resources::RunResources;
-use crate::workspace;
+use run_directories::mounting::arrived;
+use run_directories::resources::RunResources;
+use run_directories::workspace;
 
 /// A companion that is ready, and its record.
 pub(crate) struct Beside {

@@ -11,10 +11,10 @@ use refusal::Refusal;
 use tokio::task::block_in_place;
 
 use super::Launcher;
-use crate::mounting::Opened;
-use crate::resources::RunResources;
 use crate::seen::Seen;
-use crate::workspace;
+use run_directories::mounting::Opened;
+use run_directories::resources::RunResources;
+use run_directories::workspace;
 
 impl Launcher {
     /// Puts the workspace and the state of the checkpoint into the run's directories.

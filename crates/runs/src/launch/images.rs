@@ -26,7 +26,7 @@ use refusal::{Refusal, chain};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, OwnedMutexGuard};
 
 use super::{Launcher, unusable};
-use crate::resources::remove_container;
+use run_directories::resources::remove_container;
 
 /// Most images that are remembered. At this number all are forgotten, and each is checked again.
 const MOST: usize = 1_000;

@@ -43,13 +43,13 @@ use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
 use crate::default_image::DefaultImageSource;
-use crate::directories::Directories;
-use crate::mounting::{Opened, Shown, arrived, mount};
-use crate::resources::RunResources;
 use crate::run::Starting;
 use crate::way_out::{Outward, WayOut};
-use crate::workspace::{self, Purpose, Roots};
 use crate::{boundary, way_out};
+use run_directories::directories::Directories;
+use run_directories::mounting::{Opened, Shown, arrived, mount};
+use run_directories::resources::RunResources;
+use run_directories::workspace::{self, Purpose, Roots};
 
 use beside::Beside;
 pub(crate) use fork::fill_part;

@@ -18,8 +18,8 @@ use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
 use super::Launcher;
-use crate::resources::RunResources;
-use crate::workspace;
+use run_directories::resources::RunResources;
+use run_directories::workspace;
 
 /// What a writable root is made with, besides the image.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::Launcher;
 use super::remote::Remote;
-use crate::directories::Directories;
-use crate::linked::{InPlace, in_place, linked};
-use crate::resources::RunResources;
-use crate::workspace::{self, Purpose, Roots};
+use run_directories::directories::Directories;
+use run_directories::linked::{InPlace, in_place, linked};
+use run_directories::resources::RunResources;
+use run_directories::workspace::{self, Purpose, Roots};
 
 /// Name, within an overlay's layer, of the layer for the repository whose linked work tree the workspace is.
 const REPOSITORY: &str = "repository";
@@ -209,7 +209,7 @@ impl Launcher {
                 .and_then(|()| layer_of_repository(&layers.path))
                 .and_then(|layers| {
                     make_layer(&found.repository.directory, &layers.handle)?;
-                    found.beneath(&layers, &slots, seen, users)
+                    overlaid(found, &layers, &slots, seen, users)
                 });
             made.inspect_err(|refusal| {
                 tracing::warn!(run, why = refusal.message, "an overlay has no git operations");
@@ -220,19 +220,17 @@ impl Launcher {
     }
 }
 
-impl InPlace {
-    /// Makes the overlay on the repository.
-    fn beneath(
-        self,
-        layers: &Directory,
-        slots: &Path,
-        seen: HostUser,
-        users: Option<UserMap>,
-    ) -> Result<Self, Refusal> {
-        let LinkedRepository { directory, work_tree } = self.repository;
-        let directory = mounted(&directory, layers, slots, seen, users)?;
-        Ok(Self { repository: LinkedRepository { directory, work_tree }, ..self })
-    }
+/// Makes the overlay on the repository of a linked work tree.
+fn overlaid(
+    found: InPlace,
+    layers: &Directory,
+    slots: &Path,
+    seen: HostUser,
+    users: Option<UserMap>,
+) -> Result<InPlace, Refusal> {
+    let LinkedRepository { directory, work_tree } = found.repository;
+    let directory = mounted(&directory, layers, slots, seen, users)?;
+    Ok(InPlace { repository: LinkedRepository { directory, work_tree }, ..found })
 }
 
 /// Makes the directories of an overlay on `beneath` in `layers`, and opens the one for the changes.
@@ -271,7 +269,7 @@ pub(crate) fn repository_again(
     let layers = layer_of_repository(&directories.layer(run))?;
     let slots = directories.slots(run);
     std::fs::create_dir_all(&slots).map_err(|error| Refusal::internal("making the mount points", &error))?;
-    found.beneath(&layers, &slots, HostUser { uid: seen.uid, gid: seen.gid }, users)
+    overlaid(found, &layers, &slots, HostUser { uid: seen.uid, gid: seen.gid }, users)
 }
 
 /// Refuses a clone that uses up its run's quota before the run has begun.

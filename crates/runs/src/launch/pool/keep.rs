@@ -21,8 +21,9 @@ use super::warm::{Warm, never_warm};
 use super::{Make, Pool, PoolEntry, memory, named};
 use crate::launch::root::NewRoot;
 use crate::launch::{Launcher, wanted};
+use crate::request;
 use crate::way_out::{Outward, narrowed};
-use crate::{request, workspace};
+use run_directories::workspace;
 
 /// Time between two checks of the pool.
 const TICK: Duration = Duration::from_secs(1);

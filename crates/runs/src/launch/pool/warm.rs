@@ -23,9 +23,9 @@ use super::{Make, named};
 use crate::boundary::has_no_network;
 use crate::launch::root::NewRoot;
 use crate::launch::{Contained, Launcher, Wanted, confirmed, differs};
-use crate::mounting::{Shown, are_restricted, arrived};
-use crate::resources::RunResources;
 use crate::run::Starting;
+use run_directories::mounting::{Shown, are_restricted, arrived};
+use run_directories::resources::RunResources;
 
 /// A container that waits. Its owner uses it or removes it.
 pub(super) struct Warm {

@@ -13,7 +13,7 @@ use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
 use crate::directories::remove_bundle;
-use ::leftovers::remove_tree;
+use leftovers::remove_tree;
 
 /// Time for which a caller waits for the removal of a container.
 const REMOVAL: Duration = Duration::from_secs(10);
@@ -22,20 +22,20 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs
 
 /// Resources that have to be removed when a run ends.
 #[derive(Default)]
-pub(crate) struct RunResources {
-    pub(crate) container: Option<ContainerId>,
-    pub(crate) slots: Vec<MountSlot>,
-    pub(crate) root: Option<RootLayer>,
-    pub(crate) slot_directory: Option<PathBuf>,
+pub struct RunResources {
+    pub container: Option<ContainerId>,
+    pub slots: Vec<MountSlot>,
+    pub root: Option<RootLayer>,
+    pub slot_directory: Option<PathBuf>,
     /// Directories that were made for this run. They are removed only if its launch fails, or when the run is deleted.
-    pub(crate) made: Vec<PathBuf>,
+    pub made: Vec<PathBuf>,
     /// Resources of its companions.
-    pub(crate) beside: Vec<RunResources>,
+    pub beside: Vec<RunResources>,
 }
 
 impl RunResources {
     /// Makes the directory of the container's mount points.
-    pub(crate) fn make_slots(&mut self, slots: &Path) -> Result<(), Refusal> {
+    pub fn make_slots(&mut self, slots: &Path) -> Result<(), Refusal> {
         std::fs::create_dir_all(slots)
             .map_err(|error| Refusal::internal("making the mount points", &error))?;
         self.slot_directory = Some(slots.to_owned());
@@ -43,13 +43,13 @@ impl RunResources {
     }
 
     /// Returns the containers of the run and of its companions.
-    pub(crate) fn containers(&self) -> Vec<ContainerId> {
+    pub fn containers(&self) -> Vec<ContainerId> {
         let beside = self.beside.iter().filter_map(|held| held.container.clone());
         self.container.iter().cloned().chain(beside).collect()
     }
 
     /// Removes that directory if it is empty but for a bundle of certificates.
-    pub(crate) fn remove_slots(&mut self) {
+    pub fn remove_slots(&mut self) {
         if let Some(directory) = self.slot_directory.take() {
             remove_bundle(&directory);
             let _ = std::fs::remove_dir(directory);
@@ -57,7 +57,7 @@ impl RunResources {
     }
 
     /// Removes the container, the mounts and the layer of the run's root. Files that the run made elsewhere stay.
-    pub(crate) async fn take_away(&mut self, engine: &Arc<Engine>) {
+    pub async fn take_away(&mut self, engine: &Arc<Engine>) {
         join_all(self.beside.iter_mut().map(|held| held.take_own(engine))).await;
         self.take_own(engine).await;
     }
@@ -73,7 +73,7 @@ impl RunResources {
     }
 
     /// Removes the mounts of a container in which no process is left. Returns the layer of the run's root, for the caller to remove.
-    pub(crate) fn unmount(&mut self) -> Option<PathBuf> {
+    pub fn unmount(&mut self) -> Option<PathBuf> {
         for slot in self.slots.drain(..) {
             if let Err(error) = block_in_place(|| slot.release()) {
                 tracing::error!(error = %chain(&error), "a mount was not removed; the next start tries again");
@@ -88,7 +88,7 @@ impl RunResources {
     }
 
     /// Leaves everything as it is, for the next daemon.
-    pub(crate) fn leave(mut self) {
+    pub fn leave(mut self) {
         self.beside.drain(..).for_each(Self::leave);
         self.slots.drain(..).for_each(MountSlot::leave);
         if let Some(root) = self.root.take() {
@@ -97,7 +97,7 @@ impl RunResources {
     }
 
     /// Removes everything after a launch that failed.
-    pub(crate) async fn made_too(mut self, engine: &Arc<Engine>) {
+    pub async fn made_too(mut self, engine: &Arc<Engine>) {
         self.take_away(engine).await;
         let beside = self.beside.iter_mut().flat_map(|held| held.made.drain(..));
         for path in beside.chain(self.made.drain(..)) {
@@ -109,7 +109,7 @@ impl RunResources {
 /// Removes a container, and waits a limited time for that.
 ///
 /// If the engine does not remove it, this daemon tries again until it does. The next daemon does so when it starts.
-pub(crate) async fn remove_container(engine: &Arc<Engine>, container: ContainerId) {
+pub async fn remove_container(engine: &Arc<Engine>, container: ContainerId) {
     match tokio::time::timeout(REMOVAL, engine.remove(&container)).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => not_removed(&container, &chain(&error)),

@@ -3,7 +3,6 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::record::Ownership;
 use containers::{
     Boundary, EtcFiles, Hardening, HostUser, IdMap, MountError, MountSlot, MountSpec, Propagation, RunUser,
     UserMap,
@@ -13,6 +12,7 @@ use executor::root_layer::RootLayer;
 use jail::{Mount, MountMode};
 use operations::Reason;
 use refusal::{Refusal, chain};
+use run_record::Ownership;
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;
 
@@ -23,19 +23,19 @@ use crate::resources::RunResources;
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 /// Directories of a run.
-pub(crate) struct Opened {
-    pub(crate) workspace: Directory,
-    pub(crate) state: Directory,
-    pub(crate) private: Directory,
-    pub(crate) log: Directory,
-    pub(crate) pkg: Option<Directory>,
+pub struct Opened {
+    pub workspace: Directory,
+    pub state: Directory,
+    pub private: Directory,
+    pub log: Directory,
+    pub pkg: Option<Directory>,
     /// The repository of a linked work tree. Only the jail of the host worker has it.
-    pub(crate) linked: Option<InPlace>,
+    pub linked: Option<InPlace>,
 }
 
 impl Opened {
     /// Returns the mount points and their directories.
-    pub(crate) fn shown(&self, access: MountMode) -> Vec<Shown<'_>> {
+    pub fn shown(&self, access: MountMode) -> Vec<Shown<'_>> {
         let mut shown = vec![
             Shown::new(Mount::Project, &self.workspace, access),
             Shown::new(Mount::State, &self.state, MountMode::ReadWrite),
@@ -49,15 +49,15 @@ impl Opened {
 }
 
 /// A directory, and its location in the container.
-pub(crate) struct Shown<'d> {
+pub struct Shown<'d> {
     /// Name of its mount point among the run's slots.
     slot: &'static str,
     /// Path in the container.
-    pub(crate) target: &'static str,
+    pub target: &'static str,
     /// Name in messages.
-    pub(crate) name: &'static str,
-    pub(crate) directory: &'d Directory,
-    pub(crate) access: MountMode,
+    pub name: &'static str,
+    pub directory: &'d Directory,
+    pub access: MountMode,
 }
 
 impl<'d> Shown<'d> {
@@ -82,7 +82,7 @@ impl<'d> Shown<'d> {
     }
 
     /// Returns the path of its mount point on the host.
-    pub(crate) fn slot(&self, slots: &Path) -> PathBuf {
+    pub fn slot(&self, slots: &Path) -> PathBuf {
         slots.join(self.slot)
     }
 }
@@ -90,7 +90,7 @@ impl<'d> Shown<'d> {
 /// Makes idmapped mounts if the kernel and the file system support them.
 ///
 /// Otherwise the container runs under the owner's uid, provided that the container's ids are the host's.
-pub(crate) fn mount(
+pub fn mount(
     slots: &Path,
     run: &str,
     directories: &[Shown<'_>],
@@ -157,7 +157,7 @@ fn prepare(
 }
 
 /// Returns the mounts as the engine has to name them.
-pub(crate) fn bind(slots: &[MountSlot], directories: &[Shown<'_>]) -> Result<Vec<MountSpec>, Refusal> {
+pub fn bind(slots: &[MountSlot], directories: &[Shown<'_>]) -> Result<Vec<MountSpec>, Refusal> {
     slots
         .iter()
         .zip(directories)
@@ -170,7 +170,7 @@ pub(crate) fn bind(slots: &[MountSlot], directories: &[Shown<'_>]) -> Result<Vec
 }
 
 /// Checks the flags of mounts that entered a container while it ran. No process in the container can change them.
-pub(crate) fn are_restricted(host_pid: u32, directories: &[Shown<'_>]) -> Result<(), Refusal> {
+pub fn are_restricted(host_pid: u32, directories: &[Shown<'_>]) -> Result<(), Refusal> {
     let failed = |error: Errno| Refusal::internal("looking at the flags of the container's mounts", &error);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(format!("/proc/{host_pid}/root"), flags, Mode::empty()).map_err(failed)?;
@@ -211,7 +211,7 @@ fn open_tmp(root: &OwnedFd) -> Result<(), Errno> {
 /// whose state directory is not shared with the host. The bind then shows an empty directory, without an error.
 ///
 /// `host_pid` is a process that has the container's root. `own` has the daemon's files that are mounted there.
-pub(crate) fn arrived(
+pub fn arrived(
     host_pid: u32,
     directories: &[Shown<'_>],
     own: &EtcFiles,

@@ -1,10 +1,10 @@
 //! Workspaces that a run without a deny list may use: those that can be thrown away. An operator's own directory needs the configuration's
 //! permission.
 
-use crate::record::Workspace;
 use operations::Reason;
 use policy::Profile;
 use refusal::Refusal;
+use run_record::Workspace;
 
 /// Setting for `bind` workspaces under profiles whose deny list is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,7 +24,7 @@ impl HarnessOnBind {
     }
 
     /// Refuses a run on a `bind` workspace under a profile whose deny list is off.
-    pub(crate) fn check(self, workspace: &Workspace, profile: &Profile) -> Result<(), Refusal> {
+    pub fn check(self, workspace: &Workspace, profile: &Profile) -> Result<(), Refusal> {
         let is_bind = matches!(workspace, Workspace::Bind { .. });
         if profile.exec.deny_list.is_on() || !is_bind || self == Self::Allow {
             return Ok(());

@@ -7,12 +7,12 @@
 use std::os::fd::AsFd as _;
 use std::path::{Component, Path, PathBuf};
 
-use crate::record::{Linked, Place};
 use executor::{Directory, LinkedRepository, layer};
 use host_launch::Owner;
 use identity::Principal;
 use operations::Reason;
 use refusal::Refusal;
+use run_record::{Linked, Place};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
 
 use crate::workspace::{Purpose, Roots};
@@ -56,13 +56,13 @@ pub async fn linked(
 }
 
 /// The repository for the git operations of a run on a linked work tree, and its identity for a later check.
-pub(crate) struct InPlace {
-    pub(crate) repository: LinkedRepository,
-    pub(crate) kept: Option<Linked>,
+pub struct InPlace {
+    pub repository: LinkedRepository,
+    pub kept: Option<Linked>,
 }
 
 /// Finds the repository for the git operations of a run on `directory`. Without one, a run on a linked work tree has no git operations.
-pub(crate) async fn in_place(roots: &Roots, directory: &Directory, principal: &Principal) -> Option<InPlace> {
+pub async fn in_place(roots: &Roots, directory: &Directory, principal: &Principal) -> Option<InPlace> {
     match linked(roots, "workspace.path", directory, principal).await {
         Ok(found) => {
             let repository = found?;
@@ -77,7 +77,7 @@ pub(crate) async fn in_place(roots: &Roots, directory: &Directory, principal: &P
 
 impl InPlace {
     /// Makes the directory for reflogs, which a bare repository lacks before the first commit in a work tree.
-    pub(crate) async fn make_logs(&self) {
+    pub async fn make_logs(&self) {
         if let Err(refusal) = layer::make_logs(&self.repository.directory).await {
             tracing::warn!(why = refusal.message, "a repository has no directory for reflogs");
         }
@@ -85,7 +85,7 @@ impl InPlace {
 }
 
 /// Opens the repository of a run that outlived its daemon, if it is still the same.
-pub(crate) fn again(roots: &Roots, was: &Linked, owner: Owner) -> Option<InPlace> {
+pub fn again(roots: &Roots, was: &Linked, owner: Owner) -> Option<InPlace> {
     let (path, work_tree) = (was.path.clone(), was.work_tree.clone());
     let directory = Directory { handle: roots.reopen(&path)?, path, owner, is_mapped: false };
     let repository = LinkedRepository { directory, work_tree };

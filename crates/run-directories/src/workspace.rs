@@ -35,7 +35,7 @@ pub enum Purpose {
 pub struct Roots {
     allowed: Vec<PathBuf>,
     /// Setting for the use of these directories under profiles without a deny list.
-    pub(crate) on_bind: HarnessOnBind,
+    pub on_bind: HarnessOnBind,
     daemon_uid: u32,
 }
 
@@ -79,7 +79,7 @@ impl Roots {
 
 impl Roots {
     /// Opens an earlier run's workspace again, for the daemon itself. Returns `None` if the directory no longer exists.
-    pub(crate) fn reopen(&self, path: &Path) -> Option<OwnedFd> {
+    pub fn reopen(&self, path: &Path) -> Option<OwnedFd> {
         let (root, rest) =
             self.allowed.iter().find_map(|root| Some((root, path.strip_prefix(root).ok()?)))?;
         let handle = open_beneath(root, rest).ok()?;
@@ -90,7 +90,7 @@ impl Roots {
 
 impl Roots {
     /// Opens the directory that a run was made on, for principals that may use that run.
-    pub(crate) fn open_again(&self, field: &'static str, path: &Path) -> Result<OwnedFd, Refusal> {
+    pub fn open_again(&self, field: &'static str, path: &Path) -> Result<OwnedFd, Refusal> {
         self.beneath(field, path).map(|(_, handle)| handle)
     }
 
@@ -190,7 +190,7 @@ pub fn open_own(path: &Path) -> io::Result<Directory> {
 ///
 /// That is the principal, or the default user if the principal is root or no user of this host. So an agent's files never belong to root by
 /// default.
-pub(crate) fn owner_for(principal: &Principal) -> Owner {
+pub fn owner_for(principal: &Principal) -> Owner {
     let daemon = rustix::process::geteuid();
     if !daemon.is_root() {
         return Owner { uid: daemon.as_raw(), gid: rustix::process::getegid().as_raw() };
@@ -202,7 +202,7 @@ pub(crate) fn owner_for(principal: &Principal) -> Owner {
 }
 
 /// Returns the owner of what the daemon makes for root, and for principals that are no users of this host.
-pub(crate) fn default_owner() -> Owner {
+pub fn default_owner() -> Owner {
     let nobody = containers::RunUser::DEFAULT;
     Owner { uid: nobody.uid(), gid: nobody.gid() }
 }

@@ -2,19 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::record::{Beneath, Record, Workspace};
 use containers::java_store;
 use identity::{BaseId, CheckpointId, RunId};
 use jail::Keeps;
+use run_record::{Beneath, Record, Workspace};
 
-use ::leftovers::remove_tree;
+use leftovers::remove_tree;
 
 /// Name of a run's bundle of certificates, beside the mount points of its container.
-pub(crate) const BUNDLE: &str = "ca-bundle.pem";
+pub const BUNDLE: &str = "ca-bundle.pem";
 
 /// Removes the certificates beside the mount points of a container.
 #[expect(clippy::disallowed_methods, reason = "files of the daemon beside mount points that it made")]
-pub(crate) fn remove_bundle(slots: &Path) {
+pub fn remove_bundle(slots: &Path) {
     let bundle = slots.join(BUNDLE);
     let _ = std::fs::remove_file(java_store(&bundle));
     let _ = std::fs::remove_file(bundle);
@@ -33,7 +33,7 @@ impl Directories {
     }
 
     /// Returns the parent of all managed and cloned workspaces.
-    pub(crate) fn workspaces(&self) -> PathBuf {
+    pub fn workspaces(&self) -> PathBuf {
         self.state.join("workspaces")
     }
 
@@ -58,7 +58,7 @@ impl Directories {
     }
 
     /// Returns the tree that is beneath the layers of runs.
-    pub(crate) fn beneath(&self, tree: Beneath) -> PathBuf {
+    pub fn beneath(&self, tree: Beneath) -> PathBuf {
         match tree {
             Beneath::Base(base) => self.base(base),
             Beneath::Checkpoint(checkpoint) => self.checkpoint(checkpoint).join("workspace/files"),
@@ -76,12 +76,12 @@ impl Directories {
     }
 
     /// Returns the parent of the layers of all writable roots.
-    pub(crate) fn root_layers(&self) -> PathBuf {
+    pub fn root_layers(&self) -> PathBuf {
         self.state.join("roots")
     }
 
     /// Removes the directories that were made as a run's workspace.
-    pub(crate) async fn remove_workspace(&self, run: RunId) {
+    pub async fn remove_workspace(&self, run: RunId) {
         remove_tree(self.workspace(&run.to_string())).await;
         remove_tree(self.layer(&run.to_string())).await;
     }
@@ -107,7 +107,7 @@ impl Directories {
     }
 
     /// Returns the directory for a run's processes that outlive their calls: their records, and their output.
-    pub(crate) fn processes(&self, run: &str) -> PathBuf {
+    pub fn processes(&self, run: &str) -> PathBuf {
         self.state.join("processes").join(run)
     }
 
@@ -122,7 +122,7 @@ impl Directories {
     }
 
     /// Returns the directory with the names that a run has resolved.
-    pub(crate) fn egress(&self, run: &str) -> PathBuf {
+    pub fn egress(&self, run: &str) -> PathBuf {
         self.state.join("egress").join(run)
     }
 
@@ -137,7 +137,7 @@ impl Directories {
     }
 
     /// Returns the bundle of certificates of the container that was made as `made_as`. It is beside its mount points.
-    pub(crate) fn bundle(&self, made_as: &str) -> PathBuf {
+    pub fn bundle(&self, made_as: &str) -> PathBuf {
         self.slots(made_as).join(BUNDLE)
     }
 
@@ -161,7 +161,7 @@ impl Directories {
     }
 
     /// Returns the parent of the mount points of all runs.
-    pub(crate) fn mounts(&self) -> PathBuf {
+    pub fn mounts(&self) -> PathBuf {
         self.state.join("mounts")
     }
 }
