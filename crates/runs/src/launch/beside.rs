@@ -21,9 +21,10 @@ use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
+use super::images::MISSING;
 use super::root::NewRoot;
 use super::turns::{in_turn, turn_of};
-use super::{Launcher, MISSING, Wanted, differs};
+use super::{Launcher, Wanted, differs};
 use crate::boundary;
 use run_directories::mounting::arrived;
 use run_directories::resources::RunResources;

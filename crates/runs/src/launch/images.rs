@@ -25,9 +25,13 @@ use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, OwnedMutexGuard};
 
-use super::{Launcher, unusable};
+use super::Launcher;
 use run_directories::resources::remove_container;
 
+/// Advice to an operator about an image that is missing.
+pub(super) const MISSING: &str = "an operator imports it with `coffer image import FILE NAME`, or builds it with `coffer image build DIRECTORY NAME`";
+/// Advice to an operator about an image that no run may use.
+const UNUSABLE: &str = "build it again without that, as with `coffer image build DIRECTORY NAME`";
 /// Most images that are remembered. At this number all are forgotten, and each is checked again.
 const MOST: usize = 1_000;
 /// Time for which a launch waits until another launch has started the image's first container.
@@ -96,6 +100,26 @@ impl First {
 }
 
 impl Launcher {
+    /// Returns the image, and for the default image also the digest of its busybox.
+    pub(crate) async fn image(
+        &self,
+        reference: Option<&ImageReference>,
+    ) -> Result<(UsableImage, Option<String>), Refusal> {
+        let Some(reference) = reference else {
+            let made = self.default_image.get().await?;
+            return Ok((made.image, Some(made.busybox)));
+        };
+        let Some(facts) = self.engine.image(reference).await.map_err(engine_refusal)? else {
+            let message =
+                format!("image: the engine has no image {reference}, and nothing is pulled: {MISSING}");
+            let refusal = Refusal::new(Reason::ImageMissing, message);
+            return Err(refusal.with("image", reference.as_str()).with("hint", MISSING));
+        };
+        let usable = facts.usable().map_err(|refused| unusable(reference, &refused))?;
+        let bundles = self.check_image(&usable, reference).await?;
+        Ok((usable.with_bundles(bundles), None))
+    }
+
     /// Checks the paths of an image that an engine opens by itself, or mounts on. Does so once for each image.
     ///
     /// Returns the bundles of certificates that the image has.
@@ -122,6 +146,12 @@ impl Launcher {
         remove_container(&self.engine, container).await;
         checked.map_err(|error| odd(error, "cannot look at its files"))
     }
+}
+
+/// Returns the refusal of an image that no run may use.
+fn unusable(reference: &ImageReference, refused: &ImageRefused) -> Refusal {
+    let refusal = Refusal::new(Reason::ImageUnusable, format!("image: {refused}"));
+    refusal.with("image", reference.as_str()).with("hint", UNUSABLE)
 }
 
 /// Converts an error of the engine. An engine that answers, and refuses, does so because of the image.
