@@ -73,11 +73,9 @@ async fn each_bound_refuses_with_its_figures_and_is_on_record() {
         let found = facts(&refused, ["tenant", "limit", "used", "wanted", "max", "over"]);
         let over = used + wanted - limit;
         let numbers = [used, wanted, limit, over].map(|number: u32| number.to_string());
-        let [used, wanted, max, over] = &numbers;
-        assert_eq!(
-            found,
-            ["root", &format!("tenants.root.{key}"), used, wanted, max, over].map(str::to_owned)
-        );
+        let [used, wanted, max, over] = numbers;
+        let key = format!("tenants.root.{key}");
+        assert_eq!(found, ["root".to_owned(), key, used.clone(), wanted.clone(), max.clone(), over.clone()]);
         let said = refused.message();
         assert!(
             said.contains(&format!("uses {used} of at most {max} "))
@@ -234,7 +232,7 @@ async fn modest_tenants_are_not_delayed_by_a_greedy_one() {
     let alone = longest(&daemon).await;
     // Sixty calls that wait at any moment: in the order of arrival, each other call would wait for seconds.
     let greedy = daemon.run_on(requests::managed("p")).await;
-    let mut calls_of_greedy = JoinSet::new();
+    let mut calls_of_greedy = JoinSet::<()>::new();
     for _ in 0..60 {
         let mut run = greedy.clone();
         calls_of_greedy.spawn(async move {

@@ -49,7 +49,7 @@ impl Limits {
             return;
         }
         let facts: BTreeMap<&str, &str> =
-            refusal.metadata.iter().map(|(name, value)| (name.as_ref(), value.as_str())).collect();
+            refusal.metadata.iter().map(|(name, value)| (&**name, value.as_str())).collect();
         let tenant = facts.get("tenant").copied().unwrap_or_default();
         let Some(count) = self.refused.add(tenant, Instant::now()) else { return };
         let mut details = json!({ "count": count });
