@@ -28,14 +28,16 @@ pub(super) async fn left(watch: &DiskWatch) {
         }
         let id = record.id;
         let paths = watch.runs.launcher.directories.counted_of(&without_kept(record));
-        projects.left().insert(id, all_of(paths).await);
+        let found = all_of(paths).await;
+        projects.left().insert(id, found);
     }
     for id in watch.runs.kept_but(&known, AT_ONCE) {
         if began.elapsed() > LEFT {
             return;
         }
         let paths = vec![watch.runs.launcher.directories.workspace(&id.to_string())];
-        projects.left().insert(id, all_of(paths).await);
+        let found = all_of(paths).await;
+        projects.left().insert(id, found);
     }
 }
 
