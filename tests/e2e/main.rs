@@ -74,6 +74,7 @@ mod startup;
 mod streaming;
 mod streams;
 mod take_over;
+mod tenants;
 mod terminal;
 mod ticks;
 mod timeouts;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 79] = [
+const ARROWS: [(&str, &str); 80] = [
 const ARROWS: [(&str, &str); 81] = [
     ("admission", ""),
     (
@@ -25,7 +25,7 @@ const ARROWS: [(&str, &str); 81] = [
     ("busybox", ""),
     (
         "calls",
-        "atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream metrics operations policy processes redact refusal runs store timestamp traces webhook wire worker-protocol",
+        "admission atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream metrics operations policy processes redact refusal runs store tenants timestamp traces webhook wire worker-protocol",
     ),
     ("capacity", ""),
     ("certificates", "atomic-file cofferdam-client"),
@@ -52,6 +52,7 @@ const ARROWS: [(&str, &str); 81] = [
     (
         "daemon",
         "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets service-manager store take-over terminals timestamp traces uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store tenants terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("daemon-control", "command-context presentation wire"),
     ("daemon-log", "text"),
@@ -62,7 +63,7 @@ const ARROWS: [(&str, &str); 81] = [
     ("document", ""),
     (
         "egress",
-        "audit egress-rules git-wire host-launch model-usage secrets steering timestamp wire worker-protocol",
+        "audit egress-rules git-wire host-launch model-usage secrets steering tenants timestamp wire worker-protocol",
     ),
     ("egress-rules", "git-wire"),
     ("egress-sources", "egress-rules text timestamp"),
@@ -97,7 +98,7 @@ const ARROWS: [(&str, &str); 81] = [
     ("model-usage", "egress-rules timestamp"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),
-    ("policy", "document egress-rules jail operations text"),
+    ("policy", "document egress-rules jail operations tenants text"),
     (
         "port-forwarding",
         "audit audit-service identity loopback-dial operations policy refusal runs timestamp wire",
@@ -118,7 +119,7 @@ const ARROWS: [(&str, &str); 81] = [
     ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "audit audit-service companions containers disk-quotas egress egress-rules executor host-launch identity jail leftovers mirrors model-usage operations policy redact refusal run-directories run-files run-record store timestamp warm-pool wire",
+        "admission audit audit-service companions containers disk-quotas egress egress-rules executor host-launch identity jail leftovers mirrors model-usage operations policy redact refusal run-directories run-files run-record store tenants timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
     ("secrets", "egress-rules"),
@@ -126,6 +127,7 @@ const ARROWS: [(&str, &str); 81] = [
     ("signature-twins", ""),
     ("steering", ""),
     ("store", "identity refusal seal timestamp"),
+    ("tenants", "atomic-file timestamp"),
     (
         "terminals",
         "audit audit-service executor gateway identity operations refusal runs store timestamp wire worker-protocol",

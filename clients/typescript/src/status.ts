@@ -22,6 +22,7 @@ const BY_REASON: ReadonlyMap<string, Kind> = new Map<string, Kind>([
   ["READ_LIMIT", errors.LimitExceeded],
   ["WRITE_LIMIT", errors.LimitExceeded],
   ["MEMORY_LIMIT", errors.LimitExceeded],
+  ["TENANT_LIMIT", errors.LimitExceeded],
   ["PRECONDITION_FAILED", errors.PreconditionFailed],
   ["INVALID_FRONTMATTER", errors.InvalidArgument],
   ["INVALID_ARGUMENT", errors.InvalidArgument],

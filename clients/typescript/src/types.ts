@@ -144,7 +144,8 @@ export type ColdBecause =
   | "pkg-path"
   | "first-of-its-kind"
   | "none-waits"
-  | "not-usable";
+  | "not-usable"
+  | "tenant-share";
 
 /** The checkpoint with whose files a run began. */
 export interface ForkedFrom {

@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod fair_turns;
 mod occurrences;
 mod shares;
 mod turns;
 
 pub use addresses::{Addresses, ConnectionLimits, Slot, network};
+pub use fair_turns::{FairTurn, FairTurns};
 pub use occurrences::Occurrences;
 pub use shares::{CurrentShare, Owner, Purpose, Share, ShareLimits, Shares};
 pub use turns::{Turn, Turns};

@@ -22,6 +22,8 @@ pub enum Kind {
     ConfigurationChanged,
     RunCreated,
     RunState,
+    /// A run was not made, because its tenant has used up a bound. `details.count` has the number since the last such record.
+    RunRefused,
     /// A call was decided. The record is on disk before any effect.
     CallIntent,
     /// End of a call. There is exactly one for each intent.
@@ -125,6 +127,7 @@ impl Kind {
             Self::ConfigurationChanged => "configuration_changed",
             Self::RunCreated => "run_created",
             Self::RunState => "run_state",
+            Self::RunRefused => "run_refused",
             Self::CallIntent => "call_intent",
             Self::CallReceipt => "call_receipt",
             Self::ApprovalRequested => "approval_requested",

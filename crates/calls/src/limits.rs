@@ -14,6 +14,7 @@
 mod beside;
 mod show;
 mod slot;
+mod tenants;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use beside::Queued;
 pub use show::{show, throttle_agent};
+pub use tenants::show_tenants;
 
 /// Time between copies. At 10,000 calls a second the log after one is read in seconds.
 const COPY: Duration = Duration::from_secs(30);
@@ -57,6 +59,8 @@ pub struct Limits {
     reservations: Reservations,
     /// The calls that wait beside an approval. No entry survives a daemon.
     beside: Arc<beside::Waiting>,
+    /// Runs that bounds of tenants refused, and that are not on record yet.
+    refused: tenants::Refused,
     /// Held while a throttle is recorded and put into force: a copy contains both or neither.
     changing: Mutex<()>,
 }
@@ -108,6 +112,7 @@ impl Limits {
             path,
             reservations,
             beside: Arc::default(),
+            refused: tenants::Refused::default(),
             changing: Mutex::default(),
         }))
     }

@@ -1,8 +1,12 @@
-//! `coffer limits`: the use of the rate limits; and `coffer throttle`.
+//! `coffer limits`: the use of the rate limits and of the bounds of tenants; and `coffer throttle`.
 
 use clap::Args;
 use wire::v1::rate_limit::Scope;
-use wire::v1::{GetRateLimitsRequest, GetRateLimitsResponse, RateLimit, ThrottleAgentRequest};
+use wire::v1::resource_use::Resource;
+use wire::v1::{
+    GetRateLimitsRequest, GetRateLimitsResponse, GetTenantsRequest, GetTenantsResponse, RateLimit,
+    ThrottleAgentRequest,
+};
 
 use crate::client::{Context, quick};
 use crate::failure::Ended;
@@ -10,18 +14,23 @@ use crate::output::Output;
 use crate::run_ref::RunRef;
 use crate::time;
 
-/// Show the rate limits: calls made, calls that run now, and the maximum of each.
+/// Show limits and their use: of a run's or an agent's calls, or of tenants.
 ///
-/// Each line is one window: how much of the limit is used, when a full window admits a call again, and when it is empty.
+/// With a run or an agent, each line is one window of a rate limit: how much of it is used, when a full window admits a call
+/// again, and when it is empty. Without either, each line is a bound of a tenant: the amount in use, the largest amount, and
+/// the rest. Operators and auditors see all tenants, all others their own.
 #[derive(Args, Debug)]
-#[command(before_help = "Example: coffer limits 3f2a9c01")]
+#[command(before_help = "Examples: coffer limits\n          coffer limits 3f2a9c01")]
 pub(crate) struct Limits {
     /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
-    #[arg(value_name = "RUN", required_unless_present = "agent")]
+    #[arg(value_name = "RUN")]
     run: Option<RunRef>,
     /// Show the limits of this agent of yours instead, under the profile of its newest live run.
     #[arg(long, value_name = "AGENT", conflicts_with = "run")]
     agent: Option<String>,
+    /// Show the tenant of this principal alone, such as `uid:1000`.
+    #[arg(long, value_name = "PRINCIPAL", conflicts_with_all = ["run", "agent"])]
+    tenant_of: Option<String>,
 }
 
 /// Limit an agent's calls for a time. For operators.
@@ -53,6 +62,12 @@ pub(crate) struct Throttle {
 
 impl Limits {
     pub(crate) async fn run(self, context: &Context) -> Ended {
+        if self.run.is_none() && self.agent.is_none() {
+            let request = GetTenantsRequest { principal: self.tenant_of.unwrap_or_default() };
+            let client = context.connect().await?;
+            let response = client.limits().get_tenants(quick(request)).await?.into_inner();
+            return context.ui.answer(response, |response, page| render_tenants(&response, page));
+        }
         let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
         let request = GetRateLimitsRequest { run_id, agent_id: self.agent.unwrap_or_default() };
         let response = client.limits().get_rate_limits(quick(request)).await?.into_inner();
@@ -104,6 +119,55 @@ fn render(response: &GetRateLimitsResponse, now: &wire::Timestamp, page: &mut Ou
     }
 }
 
+/// Shows each bound, and amounts in use that have none.
+fn render_tenants(response: &GetTenantsResponse, page: &mut Output) {
+    let mut rows = Vec::new();
+    for tenant in &response.tenants {
+        for one in &tenant.resources {
+            if one.limit.is_none() && one.used == Some(0) {
+                continue;
+            }
+            let left = one.used.zip(one.limit).map(|(used, limit)| limit.saturating_sub(used));
+            let shown = |number: Option<u64>, absent: &str| {
+                number.map_or_else(|| absent.to_owned(), |number| number.to_string())
+            };
+            let bound = one.limit.map_or("-", |_| tenant.section.as_str());
+            rows.push(vec![
+                tenant.tenant.clone(),
+                bound.to_owned(),
+                named(one.resource()).to_owned(),
+                shown(one.used, "unknown"),
+                shown(one.limit, "-"),
+                shown(left, "-"),
+            ]);
+        }
+    }
+    if rows.is_empty() {
+        page.own("no tenant has bounds or uses anything (section `tenants` of the policy)").end_line();
+        return;
+    }
+    page.table(&["TENANT", "BOUNDS OF", "RESOURCE", "USED", "LIMIT", "LEFT"], rows);
+    if response.left_out > 0 {
+        page.own("and ")
+            .word(&response.left_out.to_string())
+            .own(" tenants more: see one with --tenant-of")
+            .end_line();
+    }
+}
+
+/// Returns the name of a resource with its unit.
+fn named(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Unspecified => "?",
+        Resource::Runs => "runs",
+        Resource::MemoryMib => "memory, MiB",
+        Resource::CpuMillis => "processor, thousandths",
+        Resource::DiskMib => "disk, MiB",
+        Resource::EgressMibToday => "egress today, MiB",
+        Resource::PoolLastMinute => "pool, last minute",
+    }
+}
+
 fn rows(limit: &RateLimit, now: &wire::Timestamp) -> Vec<Vec<String>> {
     let name = match limit.scope() {
         Scope::Operation => limit.name.clone(),
@@ -135,7 +199,7 @@ fn rows(limit: &RateLimit, now: &wire::Timestamp) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use wire::v1::{ConcurrencyLimit, RateWindow};
+    use wire::v1::{ConcurrencyLimit, RateWindow, ResourceUse, TenantUse};
 
     use super::*;
     use crate::output::Look;
@@ -191,5 +255,46 @@ mod tests {
              AT ONCE  RUNNING  LIMIT  WAITING  LIMIT\n\
              run      8        8      3        64\n"
         );
+    }
+
+    #[test]
+    fn a_line_a_bound_of_a_tenant() {
+        let one = |resource: Resource, used, limit| ResourceUse { resource: resource.into(), used, limit };
+        let tenant = |tenant: &str, section: &str, resources| TenantUse {
+            tenant: tenant.into(),
+            section: section.into(),
+            resources,
+        };
+        let mut response = GetTenantsResponse {
+            tenants: vec![
+                tenant(
+                    "ml",
+                    "ml",
+                    vec![
+                        one(Resource::Runs, Some(3), Some(2)),
+                        one(Resource::MemoryMib, Some(512), None),
+                        one(Resource::DiskMib, Some(0), None),
+                        one(Resource::EgressMibToday, None, Some(9)),
+                    ],
+                ),
+                tenant("uid:7", "default", vec![one(Resource::Runs, Some(0), Some(4))]),
+            ],
+            left_out: 2,
+        };
+        let mut page = Output::new(Look::PIPE);
+        render_tenants(&response, &mut page);
+        assert_eq!(
+            page.as_str(),
+            "TENANT  BOUNDS OF  RESOURCE           USED     LIMIT  LEFT\n\
+             ml      ml         runs               3        2      0\n\
+             ml      -          memory, MiB        512      -      -\n\
+             ml      ml         egress today, MiB  unknown  9      -\n\
+             uid:7   default    runs               0        4      4\n\
+             and 2 tenants more: see one with --tenant-of\n"
+        );
+        response.tenants.clear();
+        let mut page = Output::new(Look::PIPE);
+        render_tenants(&response, &mut page);
+        assert!(page.as_str().starts_with("no tenant has bounds"));
     }
 }

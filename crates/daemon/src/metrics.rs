@@ -9,6 +9,7 @@ use ::metrics::{
     TokenInForce,
 };
 use ::traces::Traces;
+    Access, AuditSample, DiskSample, Metrics, Own, PoolSample, Ready, RunsSample, Sample, TenantSample,
 use anomaly::Alerts;
 use anyhow::Context as _;
 use audit::{Event, Kind};
@@ -207,11 +208,35 @@ impl Source {
             processes: processes.sum::<usize>() as u64,
             spans: self.traces.counts(),
             egress_open: egress.map(|egress| egress.view().counts().open).sum(),
+            tenants: self.tenants(),
         }
     }
 
     /// Adds up the kinds of each profile: their names, how many wait, and how many should.
     fn pool(fills: impl Iterator<Item = (String, usize, usize)>) -> BTreeMap<String, PoolSample> {
+    /// Returns the bounds of the policy's tenants. Principals that are tenants by themselves would make labels without end.
+    fn tenants(&self) -> Vec<TenantSample> {
+        let policy = self.gateway.policy();
+        if policy.tenants().is_empty() {
+            return Vec::new();
+        }
+        let report = self.runs.launcher.tenancy().report(&self.runs.used_by_principal(), None).into_iter();
+        let named = report.filter(|of| policy.tenants().named().any(|(name, _)| name == of.tenant));
+        named
+            .flat_map(|of| {
+                let bounded = of
+                    .used
+                    .into_iter()
+                    .filter_map(move |(resource, used)| Some((resource, used, of.bounds.of(resource)?)));
+                bounded.map(move |(resource, used, limit)| TenantSample {
+                    tenant: of.tenant.clone(),
+                    bound: resource.key(),
+                    used: ratio(used, limit),
+                })
+            })
+            .collect()
+    }
+
         let mut pool: BTreeMap<String, PoolSample> = BTreeMap::new();
         for (name, ready, target) in fills {
             let profile = name.split('/').next().unwrap_or_default();
@@ -236,6 +261,16 @@ impl Source {
             index_lag: head.saturating_sub(indexed),
             unsigned: head.saturating_sub(signed),
         }
+    }
+}
+
+/// Returns the part of a bound that is used. A use that is not known, and any of a bound of nothing, is all of it.
+#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+fn ratio(used: Option<u64>, limit: u64) -> f64 {
+    match used {
+        Some(0) => 0.0,
+        Some(used) if limit > 0 => used as f64 / limit as f64,
+        _ => 1.0,
     }
 }
 

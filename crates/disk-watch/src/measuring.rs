@@ -17,7 +17,7 @@ use super::DiskWatch;
 const LEFT: Duration = Duration::from_millis(20);
 const AT_ONCE: usize = 16;
 
-/// Measures some of the runs that have ended. Their files no longer grow.
+/// Measures some of the runs that have ended, and of the kept workspaces whose runs are deleted. Their files no longer grow.
 pub(super) async fn left(watch: &DiskWatch) {
     let projects = &watch.runs.launcher.projects;
     let known: BTreeSet<RunId> = projects.left().keys().copied().collect();
@@ -28,11 +28,23 @@ pub(super) async fn left(watch: &DiskWatch) {
         }
         let id = record.id;
         let paths = watch.runs.launcher.directories.counted_of(&without_kept(record));
-        let all = Amount { bytes: u64::MAX, files: u64::MAX };
-        // A run that cannot be counted is recorded as empty, so that it is not measured again.
-        let found = measured(paths, None, all, Unnamed::default()).await.unwrap_or_default();
+        let found = all_of(paths).await;
         projects.left().insert(id, found);
     }
+    for id in watch.runs.kept_but(&known, AT_ONCE) {
+        if began.elapsed() > LEFT {
+            return;
+        }
+        let paths = vec![watch.runs.launcher.directories.workspace(&id.to_string())];
+        let found = all_of(paths).await;
+        projects.left().insert(id, found);
+    }
+}
+
+/// Measures files to their end. Those that cannot be counted are recorded as none, so that they are not measured again.
+async fn all_of(paths: Vec<PathBuf>) -> Found {
+    let all = Amount { bytes: u64::MAX, files: u64::MAX };
+    measured(paths, None, all, Unnamed::default()).await.unwrap_or_default()
 }
 
 /// Leaves out the workspace of another run, which is counted for that run.

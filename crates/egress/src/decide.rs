@@ -9,6 +9,7 @@ use audit::Event;
 use egress_rules::{Decision, Destination, HostName, Narrowed, Scheme, SecretName, Source, Verdict};
 use model_usage::Who;
 use parking_lot::Mutex;
+use tenants::Exceeded;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -133,8 +134,21 @@ impl State {
         let rules = self.control.rules();
         let companion = || self.of_companion(&begun.destination, begun.port);
         let companion = (begun.by == Opener::Program).then(companion).flatten();
+        let is_companion = companion.is_some();
         let verdict = companion.unwrap_or_else(|| rules.decide(&begun.destination, begun.port));
         let is_open = verdict.decision != Decision::Deny;
+        let tenancy = &self.outside.shared().tenancy;
+        if is_open
+            && !is_companion
+            && let Err(exceeded) = tenancy.connection(&self.own.who.principal)
+        {
+            return Verdict {
+                decision: Decision::Deny,
+                rule: "egress: tenant".to_owned(),
+                words: sentence(&exceeded),
+                ..verdict
+            };
+        }
         if is_open && begun.by == Opener::HostLane && verdict.scheme == Scheme::Http {
             let words = "The rule for this host is for plain HTTP, and this operation goes over https. It needs a rule with the \
                          scheme `https` or `git`.";
@@ -189,8 +203,12 @@ impl State {
         self.control.rules().max_bytes().map(|most| most.saturating_sub(used))
     }
 
-    pub(crate) fn moved(&self, bytes: u64) {
+    /// Counts the bytes of a connection that has ended. Those to companions stay on the host, and are none of the tenant's traffic.
+    pub(crate) fn moved(&self, bytes: u64, is_companion: bool) {
         self.table.lock().add(bytes);
+        if !is_companion {
+            self.outside.shared().tenancy.moved(&self.own.who.principal, bytes);
+        }
     }
 
     /// Counts a refusal, and puts it on record if it is the first of its minute.
@@ -234,5 +252,53 @@ impl State {
     pub(crate) async fn recorded(&self) {
         self.recording.close();
         self.recording.wait().await;
+    }
+}
+
+/// Returns the refusal as a sentence, for an agent.
+fn sentence(exceeded: &Exceeded) -> String {
+    let text = exceeded.to_string();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use audit::Kind;
+    use wire::worker::v1::from_egress::Body as From;
+    use wire::worker::v1::to_egress::Body as To;
+    use wire::worker::v1::{ConnectionOpened, ResolveName};
+
+    use crate::testing::Played;
+
+    const RULES: &str = r#"{"rules":[{"host":"api.example.org","ports":[443],"decision":"allow"}]}"#;
+
+    /// Opens a connection to a name, and returns the first order about it.
+    async fn open(played: &mut Played, id: u64, name: &str, port: u32) -> To {
+        played.say(1, From::Resolve(ResolveName { name: name.to_owned() })).await;
+        let To::Resolved(resolved) = played.hear().await else { panic!("no address") };
+        let opened = ConnectionOpened { address: resolved.address, port, handle: 0 };
+        played.say(id, From::Opened(opened)).await;
+        played.hear().await
+    }
+
+    #[tokio::test]
+    async fn a_tenant_without_bytes_has_no_connection_but_those_to_companions() {
+        let mut played = Played::new(RULES);
+        played.state.moved(9 << 20, true);
+        assert!(
+            matches!(open(&mut played, 2, "api.example.org", 443).await, To::Inspect(_)),
+            "none of its traffic"
+        );
+        played.state.moved(1 << 20, false);
+        assert!(matches!(open(&mut played, 3, "api.example.org", 443).await, To::End(_)));
+        let refused = played.recorded(Kind::EgressRefused).await;
+        assert_eq!(refused["rule"], "egress: tenant");
+        let why = refused["why"].as_str().unwrap();
+        assert!(
+            why.starts_with("The connections of the tenant uid:1 have moved 1 of at most 1 MiB"),
+            "{why}"
+        );
+        assert!(matches!(open(&mut played, 4, "db", 5432).await, To::Dial(_)));
     }
 }

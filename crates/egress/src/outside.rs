@@ -10,6 +10,7 @@ use std::time::Duration;
 use egress_rules::{Destination, HostName};
 use model_usage::Ledger;
 use secrets::Secrets;
+use tenants::Tenancy;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -32,6 +33,7 @@ pub struct Shared {
     pub secrets: Arc<Secrets>,
     pub roots: Arc<Roots>,
     pub ledger: Arc<Ledger>,
+    pub tenancy: Arc<Tenancy>,
 }
 
 impl fmt::Debug for Shared {

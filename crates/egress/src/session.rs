@@ -309,7 +309,7 @@ impl Session {
         let why = refusal(ended.cause());
         let was_out = matches!(live.step, Step::Out);
         if was_out {
-            state.moved(ended.bytes_out.saturating_add(ended.bytes_in));
+            state.moved(ended.bytes_out.saturating_add(ended.bytes_in), live.companion().is_some());
             state.record(events::receipt(&state.run, &live, ended, address));
         } else if live.ended_for.is_none() {
             // It never went out.

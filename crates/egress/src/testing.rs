@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use redact::Redactor;
 use secrets::{Secrets, Source};
 use serde_json::Value;
+use tenants::{Bounds, Tenancy, Tenant, Tenants};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
@@ -110,6 +111,12 @@ impl Control for Daemon {
     }
 }
 
+/// Returns tenants of which each principal may move one MiB a day.
+fn tenants() -> Tenants {
+    let bounds = Bounds { egress_mib_per_day: Some(1), ..Bounds::default() };
+    Tenants::new([(Tenants::DEFAULT.to_owned(), Tenant { bounds, ..Tenant::default() })].into())
+}
+
 /// Returns shared parts with the secret `model`, and with `lost`, whose file is missing.
 pub(crate) fn shared(directory: &tempfile::TempDir) -> Shared {
     let path = |name: &str| directory.path().join(name);
@@ -122,6 +129,7 @@ pub(crate) fn shared(directory: &tempfile::TempDir) -> Shared {
         secrets: Arc::new(Secrets::new([source("model"), source("lost")].into())),
         roots: Arc::new(Roots::default()),
         ledger: Arc::new(Ledger::open(&path("usage"), Prices::default()).unwrap()),
+        tenancy: Arc::new(Tenancy::open(&path("tenants.json"), || Arc::new(tenants()))),
     }
 }
 

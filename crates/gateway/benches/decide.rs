@@ -181,7 +181,10 @@ fn admit(
     if let Admission::Refuse(_) = black_box(gateway.admit(&gateway.policy(), scope, caller, id, operation)) {
         return false;
     }
-    let place = places.enter(&caller.run_id, &caller.principal, &CAPS, Turn::Ordinary, || Box::new(|| {}));
+    let place =
+        places.enter([&caller.run_id, &caller.principal, &caller.principal], &CAPS, Turn::Ordinary, || {
+            Box::new(|| {})
+        });
     black_box(place).is_ok()
 }
 
@@ -224,7 +227,12 @@ fn main() -> ExitCode {
     let running: Vec<_> = callers[..RUNNING]
         .iter()
         .map(|caller| {
-            places.enter(&caller.run_id, &caller.principal, &CAPS, Turn::Ordinary, || Box::new(|| {}))
+            places.enter(
+                [&caller.run_id, &caller.principal, &caller.principal],
+                &CAPS,
+                Turn::Ordinary,
+                || Box::new(|| {}),
+            )
         })
         .collect();
     assert!(running.iter().all(Result::is_ok));

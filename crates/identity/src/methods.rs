@@ -113,6 +113,7 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.ImageService/ListImages", &[Operator], WIDE),
     steers("/cofferdam.v1.LimitService/GetRateLimits", EVERYBODY, WIDE),
     steers("/cofferdam.v1.LimitService/ThrottleAgent", &[Operator], WIDE),
+    steers("/cofferdam.v1.LimitService/GetTenants", EVERYBODY, WIDE),
     row("/cofferdam.v1.PermissionService/GrantPermission", &[Operator], WIDE),
     steers("/cofferdam.v1.PermissionService/ListPermissions", &[Operator], WIDE),
     steers("/cofferdam.v1.PermissionService/RevokePermission", &[Operator], WIDE),

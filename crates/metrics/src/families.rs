@@ -13,7 +13,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::labels::{
-    Build, Call, Cold, Direction, Kind, ProfileCall, Result, Rule, StageTimes, Start, State,
+    Build, Call, Cold, Direction, Kind, ProfileCall, Result, Rule, StageTimes, Start, State, TenantBound,
 };
 use crate::latency::latency;
 use crate::sample::{Ready, Sample};
@@ -24,6 +24,8 @@ const MOST_PROFILES: usize = 64;
 const OTHER: &str = "other";
 
 type Seconds = Gauge<f64, AtomicU64>;
+/// Most bounds of tenants that are shown: six of each tenant that a policy may have.
+const MOST_BOUNDS: usize = 6 * 64;
 
 /// Metrics that other parts of the daemon count by themselves.
 #[derive(Debug)]
@@ -43,6 +45,7 @@ pub struct Metrics {
     pub(crate) approvals: Family<State, Counter>,
     pub(crate) alerts: Family<Rule, Counter>,
     pub(crate) escalations: Counter,
+    pub(crate) refused_runs: Counter,
     pub(crate) workers: Family<State, Counter>,
     pub(crate) connections: Family<Result, Counter>,
     pub(crate) egress_bytes: Family<Direction, Counter>,
@@ -78,6 +81,7 @@ struct Gauges {
     open_files: Gauge,
     processes: Gauge,
     egress_open: Gauge,
+    tenants: Family<TenantBound, Seconds>,
     engine: Family<Result, Counter>,
     spans: Family<Result, Counter>,
 }
@@ -93,6 +97,7 @@ impl Metrics {
             approvals: Family::default(),
             alerts: Family::default(),
             escalations: Counter::default(),
+            refused_runs: Counter::default(),
             workers: Family::default(),
             connections: Family::default(),
             egress_bytes: Family::default(),
@@ -155,6 +160,11 @@ impl Metrics {
             "access_refusals",
             "Requests without a valid token, certificate or permission",
             self.escalations.clone(),
+        );
+        registry.register(
+            "refused_runs",
+            "Runs that bounds of tenants have refused",
+            self.refused_runs.clone(),
         );
         registry.register("worker_events", "Starts and losses of workers of the lanes", self.workers.clone());
         registry.register("egress_connections", "Connections of runs", self.connections.clone());
@@ -265,6 +275,12 @@ impl Gauges {
         );
         registry.register("engine_calls", "Calls to the container engine", self.engine.clone());
         registry.register("trace_spans", "Spans of traces, by their fate", self.spans.clone());
+        registry.register_with_unit(
+            "tenant_used",
+            "Part of a tenant's bound that is used",
+            Unit::Other("ratio".to_owned()),
+            self.tenants.clone(),
+        );
         registry.register("egress_open", "Connections of runs that are open", self.egress_open.clone());
     }
 
@@ -302,6 +318,12 @@ impl Gauges {
         let counted = |family: &Family<Result, Counter>, result, count| {
             family.get_or_create(&Result { result }).inner().store(count, Ordering::Relaxed);
         };
+        // Tenants come and go with the policy.
+        self.tenants.clear();
+        for one in sample.tenants.iter().take(MOST_BOUNDS) {
+            let labels = TenantBound { tenant: one.tenant.clone(), bound: one.bound };
+            self.tenants.get_or_create(&labels).set(one.used);
+        }
         for (result, count) in ["answered", "failed", "timed_out"].into_iter().zip(sample.engine) {
             counted(&self.engine, result, count);
         }

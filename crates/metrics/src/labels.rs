@@ -69,6 +69,15 @@ pub(crate) struct Kind {
     pub(crate) profile: String,
 }
 
+/// Labels of `cofferdam_tenant_used_ratio`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct TenantBound {
+    /// Name of a tenant of the policy.
+    pub(crate) tenant: String,
+    /// Key of its bound.
+    pub(crate) bound: &'static str,
+}
+
 /// Version of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Build {

@@ -26,6 +26,9 @@ impl Metrics {
             Kind::EscalationAttempt => {
                 self.escalations.inc();
             }
+            Kind::RunRefused => {
+                self.refused_runs.inc_by(number(event, "count").max(1));
+            }
             Kind::WorkerEvent => {
                 let state = closed(text(event, "event"), &EVENTS);
                 self.workers.get_or_create(&State { state }).inc();
@@ -110,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Own, Sample, StageTimes, latency};
+    use crate::{Own, Sample, StageTimes, TenantSample, latency};
 
     fn metrics() -> Metrics {
         let audit_writes: Histogram = latency();
@@ -157,6 +160,7 @@ mod tests {
             details(Kind::EgressIntent, json!({})),
             details(Kind::EgressReceipt, json!({ "bytes_out": 5, "bytes_in": 7 })),
             details(Kind::EgressRefused, json!({ "count": 3 })),
+            details(Kind::RunRefused, json!({ "count": 4 })),
             details(Kind::ApprovalRequested, json!({})),
             details(Kind::ApprovalDecided, json!({ "state": "expired" })),
             details(Kind::Alert, json!({ "rule": "spike", "state": "raised" })),
@@ -169,6 +173,7 @@ mod tests {
             "cofferdam_egress_connections_total{result=\"opened\"} 1",
             "cofferdam_egress_connections_total{result=\"refused\"} 3",
             "cofferdam_egress_bytes_total{direction=\"in\"} 7",
+            "cofferdam_refused_runs_total 4",
             "cofferdam_approvals_total{state=\"asked\"} 1",
             "cofferdam_approvals_total{state=\"expired\"} 1",
             "cofferdam_alerts_total{rule=\"spike\"} 1",
@@ -199,6 +204,16 @@ mod tests {
     }
 
     #[test]
+    fn bounds_of_tenants_are_shown_up_to_the_most_and_end_with_their_tenant() {
+        let metrics = metrics();
+        let at_rest = series(&metrics).len();
+        let one = |number: usize| TenantSample { tenant: format!("t{number}"), bound: "runs", used: 0.5 };
+        let text = |tenants| metrics.encode(&Sample { tenants, ..Sample::default() });
+        let shown = text(vec![one(7)]);
+        assert!(shown.contains("cofferdam_tenant_used_ratio{tenant=\"t7\",bound=\"runs\"} 0.5"), "{shown}");
+        let many = text((0..2_000).map(one).collect());
+        assert_eq!(many.lines().filter(|line| line.starts_with("cofferdam_tenant_used_ratio{")).count(), 384);
+        assert_eq!(series(&metrics).len(), at_rest);
     fn names_of_agents_and_clients_make_no_series() {
         let metrics = metrics();
         let at_rest = series(&metrics).len();

@@ -33,6 +33,17 @@ pub struct Sample {
     pub spans: [u64; 2],
     /// Connections of runs that are open or being decided about.
     pub egress_open: u64,
+    pub tenants: Vec<TenantSample>,
+}
+
+/// A bound of a tenant of the policy.
+#[derive(Debug, Clone)]
+pub struct TenantSample {
+    pub tenant: String,
+    /// Key of the bound.
+    pub bound: &'static str,
+    /// Part that is used, where 1 is all.
+    pub used: f64,
 }
 
 /// Runs that have not ended, by state.

@@ -25,6 +25,8 @@ pub enum Reason {
     WriteLimit,
     /// The run had no memory left, and the kernel ended the command.
     MemoryLimit,
+    /// The tenant of the principal has used up a bound of its own, or the request would exceed it.
+    TenantLimit,
     /// The state is not the one that the call demands: a hash differs, a file exists, text is not unique.
     PreconditionFailed,
     /// The front matter of a document is not valid YAML.
@@ -61,7 +63,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of the documentation.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::SandboxViolation,
         Self::PermissionDenied,
         Self::CommandNotAllowed,
@@ -72,6 +74,7 @@ impl Reason {
         Self::ReadLimit,
         Self::WriteLimit,
         Self::MemoryLimit,
+        Self::TenantLimit,
         Self::PreconditionFailed,
         Self::InvalidFrontmatter,
         Self::InvalidArgument,
@@ -103,6 +106,7 @@ impl Reason {
             Self::ReadLimit => "READ_LIMIT",
             Self::WriteLimit => "WRITE_LIMIT",
             Self::MemoryLimit => "MEMORY_LIMIT",
+            Self::TenantLimit => "TENANT_LIMIT",
             Self::PreconditionFailed => "PRECONDITION_FAILED",
             Self::InvalidFrontmatter => "INVALID_FRONTMATTER",
             Self::InvalidArgument => "INVALID_ARGUMENT",

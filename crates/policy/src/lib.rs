@@ -34,6 +34,7 @@ mod read_limits;
 mod read_mcp;
 mod read_placeholders;
 mod read_requests;
+mod read_tenants;
 mod role;
 mod rules;
 mod team;
@@ -45,10 +46,12 @@ mod words_alone;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use operations::McpTool;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use tenants::Tenants;
 
 pub use anomalies::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 pub use caller::{Caller, RunScope};
@@ -80,6 +83,7 @@ use team::Members;
 pub struct Policy {
     content: Content,
     members: Members,
+    tenants: Arc<Tenants>,
     digest: String,
 }
 
@@ -89,6 +93,8 @@ struct Content {
     roles: BTreeMap<String, Role>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     teams: BTreeMap<String, Team>,
+    #[serde(skip_serializing_if = "Tenants::is_empty")]
+    tenants: Tenants,
     #[serde(skip_serializing_if = "RiskPolicy::is_empty")]
     risk: RiskPolicy,
     anomalies: Anomalies,
@@ -117,7 +123,8 @@ impl Policy {
         let canonical = serde_json::to_vec(&content)?;
         let digest = Sha256::new().chain_update(b"cofferdam policy 1\0").chain_update(&canonical).finalize();
         let members = Members::of(&content.teams);
-        Ok(Self { content, members, digest: hex::encode(digest) })
+        let tenants = Arc::new(content.tenants.clone());
+        Ok(Self { content, members, tenants, digest: hex::encode(digest) })
     }
 
     /// Returns the profile of this name.
@@ -171,6 +178,11 @@ impl Policy {
     /// Returns the teams that an agent is in, with their names. A team may appear twice.
     pub fn teams_of<'p>(&'p self, agent_id: &'p str) -> impl Iterator<Item = (&'p str, &'p Team)> {
         self.members.teams_of(agent_id).filter_map(|name| Some((name, self.content.teams.get(name)?)))
+    }
+
+    /// Returns the tenants, and the principals of each.
+    pub fn tenants(&self) -> &Arc<Tenants> {
+        &self.tenants
     }
 
     /// Returns the upstream MCP server of this name.

@@ -12,9 +12,10 @@ use crate::role::{self, Role};
 use crate::team::{self, Team};
 use crate::{
     Anomalies, Content, McpServer, Policy, Problems, Profile, RiskPolicy, holding, own_risk::default_risk,
-    read, read_anomalies, read_mcp,
+    read, read_anomalies, read_mcp, read_tenants,
 };
 use document::{At, MAX_FILE_BYTES, Node, Problem, Sink, Step, line_of, nearest, parse};
+use tenants::{Tenant, Tenants};
 
 /// Most files of a policy directory.
 const MAX_FILES: usize = 256;
@@ -131,6 +132,7 @@ struct Merged {
     /// The section, with the name of its file.
     anomalies: Option<(String, Anomalies)>,
     teams: BTreeMap<String, Team>,
+    tenants: BTreeMap<String, Tenant>,
     risk: Option<(String, RiskPolicy)>,
     mcp_servers: BTreeMap<String, McpServer>,
     /// The section, with the name of its file.
@@ -159,6 +161,7 @@ impl Merged {
             "profiles",
             "roles",
             "teams",
+            "tenants",
             "risk",
             "anomalies",
             "mcp_servers",
@@ -189,6 +192,12 @@ impl Merged {
             let team = Team::read(&at);
             if self.is_new(file, "team", name, &at) {
                 self.teams.insert(name.to_owned(), team);
+            }
+        }
+        for (name, at) in fields.get("tenants").map(At::entries).unwrap_or_default() {
+            let tenant = read_tenants::tenant(name, &at);
+            if self.is_new(file, "tenant", name, &at) {
+                self.tenants.insert(name.to_owned(), tenant);
             }
         }
         if let Some(at) = fields.get("risk") {
@@ -240,6 +249,7 @@ impl Merged {
         let kind = match section.as_str() {
             "profiles" => "profile",
             "roles" => "role",
+            "tenants" => "tenant",
             _ => "team",
         };
         let file = self.origins.get(&(kind, name.clone())).cloned().unwrap_or_default();
@@ -250,9 +260,13 @@ impl Merged {
     }
 
     fn finish(mut self) -> Result<Policy, Problems> {
-        for (what, count) in [("roles", self.roles.len()), ("teams", self.teams.len())] {
-            if count > MAX_ROLES {
-                self.problems.push(Problem::in_file("policy", format!("more than {MAX_ROLES} {what}")));
+        for (what, count, most) in [
+            ("roles", self.roles.len(), MAX_ROLES),
+            ("teams", self.teams.len(), MAX_ROLES),
+            ("tenants", self.tenants.len(), Tenants::MOST),
+        ] {
+            if count > most {
+                self.problems.push(Problem::in_file("policy", format!("more than {most} {what}")));
                 return Err(Problems(self.problems));
             }
         }
@@ -263,6 +277,9 @@ impl Merged {
         });
         team::resolve(&mut self.teams, &self.roles, |name, key, message, suggestion| {
             found.push((["teams".to_owned(), name.to_owned(), key.to_owned()], message, suggestion));
+        });
+        read_tenants::compare(&self.tenants, |name, message| {
+            found.push((["tenants".to_owned(), name.to_owned(), "match".to_owned()], message, None));
         });
         let roles: Vec<&str> = self.roles.keys().map(String::as_str).collect();
         for (name, profile) in &self.profiles {
@@ -336,8 +353,9 @@ impl Merged {
         }
         let anomalies = self.anomalies.map(|(_, anomalies)| anomalies).unwrap_or_default();
         let aliases = aliases.map(|(_, aliases)| aliases).unwrap_or_default();
-        let Self { profiles, roles, teams, mcp_servers, .. } = self;
-        Policy::new(Content { profiles, roles, teams, risk, anomalies, mcp_servers, aliases })
+        let Self { profiles, roles, teams, tenants, mcp_servers, .. } = self;
+        let tenants = Tenants::new(tenants);
+        Policy::new(Content { profiles, roles, teams, tenants, risk, anomalies, mcp_servers, aliases })
             .map_err(|error| Problems(vec![Problem::in_file("policy", error.to_string())]))
     }
 }

@@ -348,7 +348,7 @@ limit: 3
             "p.yaml:31: profiles.p.exec.rules[3].not_match[0]: `make all` is matched by the prefix `make|RM`",
             "p.yaml:32: profiles.p.exec.rules[3].colour: unknown key (known: prefix, decision, justification, match, not_match)",
             "p.yaml:33: profiles.Q: the name of a profile must be 1 to 64 characters of `a-z`, `0-9`, `-` and `_`",
-            "p.yaml:34: limit: unknown key (known: profiles, roles, teams, risk, anomalies, mcp_servers, aliases)",
+            "p.yaml:34: limit: unknown key (known: profiles, roles, teams, tenants, risk, anomalies, mcp_servers, aliases)",
         ]
     );
 }

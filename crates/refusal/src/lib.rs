@@ -118,7 +118,8 @@ fn code(reason: Reason) -> Code {
         | Reason::Overloaded
         | Reason::ReadLimit
         | Reason::WriteLimit
-        | Reason::MemoryLimit => Code::ResourceExhausted,
+        | Reason::MemoryLimit
+        | Reason::TenantLimit => Code::ResourceExhausted,
         Reason::PreconditionFailed | Reason::RunNotReady | Reason::AwaitingApproval => {
             Code::FailedPrecondition
         }

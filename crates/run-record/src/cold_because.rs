@@ -22,6 +22,8 @@ pub enum ColdBecause {
     NoneWaits,
     /// The one that waited was not as it had been, or did not take what the run brings.
     NotUsable,
+    /// Its tenant has had its share of the pool in this minute.
+    TenantShare,
 }
 
 impl ColdBecause {
@@ -36,6 +38,7 @@ impl ColdBecause {
             Self::FirstOfItsKind => Wire::FirstOfItsKind,
             Self::NoneWaits => Wire::NoneWaits,
             Self::NotUsable => Wire::NotUsable,
+            Self::TenantShare => Wire::TenantShare,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::record::{Companion, Kept, Record, Spec, Workspace};
+use ::tenants::Resource;
 use audit::{Event, Kind};
 use identity::{Principal, RunId};
 use jail::RootMode;
@@ -137,6 +138,9 @@ impl Runs {
                 "the daemon is stopping and creates no further runs; try again after its start",
             ));
         }
+        // Before the lock of living runs, which comes after that of kept workspaces.
+        let counts_left = self.launcher.tenancy().is_bounded(&principal.name, Resource::Disk);
+        let left = counts_left.then(|| self.left_by_principal()).unwrap_or_default();
         let mut living = self.living();
         let containers = |run: &Run| 1 + run.record.borrow().companions.len();
         if living.values().map(|run| containers(run)).sum::<usize>() + containers(run) > self.limit {
@@ -159,6 +163,7 @@ impl Runs {
                 format!("workspace.managed.workspace_id: run {user} uses it: stop it first"),
             ));
         }
+        self.check_tenant(&living, left, &run.record.borrow())?;
         if let Workspace::Base { base } = run.spec().workspace {
             self.begin_on(base, principal)?;
         }

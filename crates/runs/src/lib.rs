@@ -37,6 +37,7 @@ mod shown_token;
 pub mod stored;
 mod target;
 mod task;
+mod tenants;
 #[doc(hidden)]
 pub mod testing;
 mod token;
@@ -54,7 +55,7 @@ pub use checkpoints::{Checkpoints, Origin};
 pub use default_image::{DefaultImageSource, NoDefaultImage, read as read_busybox};
 pub use executor::root_layer::shown as shown_of_root;
 pub use launch::pool::{Pool, PoolEntry};
-pub use launch::{ColdStarts, Launcher, RemoteClones, Turns};
+pub use launch::{ColdStarts, Launcher, RemoteClones};
 pub use on_base::no_such_base;
 pub use reattach::TakenOver;
 pub use registry::{OnStop, RunBounds, Runs};

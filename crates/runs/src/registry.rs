@@ -376,6 +376,10 @@ impl Runs {
         // This order ensures that the run is always in at least one of the two tables.
         self.ended().insert(record.id, record.clone());
         self.living().remove(&record.id);
+        if let Workspace::Kept { workspace } = record.spec.workspace {
+            // It is measured again.
+            self.launcher.projects.left().remove(&workspace);
+        }
     }
 
     pub(crate) fn changed(&self, record: Record) {

@@ -2,7 +2,7 @@
 //!
 //! A managed or cloned workspace has its own record, which outlives that of the run. The layer of an overlay is in the record of its run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use crate::record::{Kept, Record, Workspace};
@@ -94,6 +94,12 @@ impl Runs {
         deleted.map_err(|error| Refusal::internal("forgetting the workspace", &chain(&error)))?;
         self.kept().remove(&id);
         Ok(())
+    }
+
+    /// Returns at most `most` kept workspaces whose runs are deleted and that are not in `known`.
+    pub fn kept_but(&self, known: &BTreeSet<RunId>, most: usize) -> Vec<RunId> {
+        let unknown: Vec<RunId> = self.kept().keys().filter(|id| !known.contains(*id)).copied().collect();
+        unknown.into_iter().filter(|id| self.get(*id).is_err()).take(most).collect()
     }
 
     pub(crate) fn kept(&self) -> MutexGuard<'_, BTreeMap<RunId, Kept>> {

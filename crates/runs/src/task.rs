@@ -246,7 +246,8 @@ impl Shared {
         self.end_companions(std::mem::take(&mut resources.beside)).await;
         if lanes.guest().end_container().await {
             // The run ends even without a turn in time.
-            let turn = self.runs.launcher.making.wait().await;
+            let tenant = self.runs.launcher.tenant_of(&self.record.borrow());
+            let turn = self.runs.launcher.making.wait(&tenant).await;
             let layer = resources.unmount();
             drop(turn);
             self.remove_later(resources.container.take(), layer);

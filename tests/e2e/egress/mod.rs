@@ -11,6 +11,7 @@ mod share;
 mod site;
 mod spent;
 mod traced;
+mod tenant;
 mod trust;
 mod upstream;
 mod witness;

@@ -235,6 +235,7 @@ BY_REASON: Mapping[str, type[CofferdamError]] = MappingProxyType(
         "READ_LIMIT": LimitExceeded,
         "WRITE_LIMIT": LimitExceeded,
         "MEMORY_LIMIT": LimitExceeded,
+        "TENANT_LIMIT": LimitExceeded,
         "PRECONDITION_FAILED": PreconditionFailed,
         "INVALID_FRONTMATTER": InvalidArgument,
         "INVALID_ARGUMENT": InvalidArgument,

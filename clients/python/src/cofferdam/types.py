@@ -165,6 +165,7 @@ ColdBecause: TypeAlias = Literal[
     "first-of-its-kind",
     "none-waits",
     "not-usable",
+    "tenant-share",
 ]
 
 

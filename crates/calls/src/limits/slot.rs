@@ -27,8 +27,10 @@ impl Limits {
             let message = "the policy no longer has the profile of this run";
             return Err(Refusal::new(Reason::PermissionDenied, message).with("rule", "profile"));
         };
+        let tenant = policy.tenants().of(&caller.principal).tenant;
         let mut waits = None;
-        let reservation = self.reservations.enter(&caller.run_id, &caller.principal, &caps, turn, || {
+        let names = [caller.run_id.as_str(), caller.principal.as_str(), tenant];
+        let reservation = self.reservations.enter(names, &caps, turn, || {
             let (wake, woken) = oneshot::channel();
             waits = Some(woken);
             let wake: Wake = Box::new(move || {

@@ -24,6 +24,7 @@ fn reason(because: ColdBecause) -> &'static str {
         ColdBecause::FirstOfItsKind => "the first of its image, limits and writable paths lately",
         ColdBecause::NoneWaits => "all that waited were taken",
         ColdBecause::NotUsable => "the one that waited had changed, see the daemon's log",
+        ColdBecause::TenantShare => "its tenant has had its share of the pool, see `coffer limits`",
     }
 }
 

@@ -6,6 +6,7 @@ use std::thread;
 
 use ::egress::{Outside, Program, Shared};
 use ::policy::InForce;
+use admission::FairTurns;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, Index};
@@ -13,9 +14,10 @@ use containers::DefaultImage;
 use mirrors::Mirrors;
 use model_usage::{Ledger, Prices};
 use refusal::chain;
-use runs::{ColdStarts, Directories, Launcher, Pool, RemoteClones, Roots, Turns, WayOut};
+use runs::{ColdStarts, Directories, Launcher, Pool, RemoteClones, Roots, WayOut};
 use secrets::Secrets;
 use store::{StateDisk, Store};
+use tenants::Tenancy;
 use tokio::task::JoinHandle;
 
 use super::broken_store;
@@ -76,12 +78,12 @@ impl Opened {
             projects: Projects::open(&directories.state, directories.counted())
                 .context("the disk quotas in state_dir")?,
             pool: Pool::new(config.pool.clone()),
-            making: Turns::default(),
+            making: FairTurns::default(),
             starting: ColdStarts::default(),
             way_out: WayOut {
                 program: Arc::new(Program::new(programs.egress)),
                 block: config.egress.block,
-                outside: Arc::new(outside(&config)?),
+                outside: Arc::new(outside(&config, &policy)?),
                 policy: policy.clone(),
                 reviewers: OnceLock::new(),
             },
@@ -129,12 +131,20 @@ impl Opened {
 }
 
 /// Opens the parts of the host that the connections of all runs share, and reports the secrets that have no value.
-fn outside(config: &Config) -> anyhow::Result<Outside> {
+fn outside(config: &Config, policy: &InForce) -> anyhow::Result<Outside> {
     let secrets = Arc::new(Secrets::new(config.secrets.clone()));
     tokio::spawn(startup::report_secrets(Arc::clone(&secrets)));
     let directory = config.state_dir.join("usage");
     let ledger = Ledger::open(&directory, Prices::new(config.model_prices.clone()))
         .context("the record of the use of models in state_dir cannot be opened")?;
-    let shared = Shared { secrets, roots: Arc::new(config.egress.roots()?), ledger: Arc::new(ledger) };
+    let policy = policy.clone();
+    let tenancy =
+        Tenancy::open(&config.state_dir.join("tenants.json"), move || policy.policy().tenants().clone());
+    let shared = Shared {
+        secrets,
+        roots: Arc::new(config.egress.roots()?),
+        ledger: Arc::new(ledger),
+        tenancy: Arc::new(tenancy),
+    };
     Ok(Outside::new(config.egress.hosts.clone(), config.egress.proxy()?, shared))
 }

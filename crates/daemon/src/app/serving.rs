@@ -264,8 +264,8 @@ fn guard(config: &Config, parts: &Parts, tokens: (Arc<Tokens>, Arc<Issuers>)) ->
 /// In the order of the array, they watch the free space of the state disk, return freed memory to the kernel, watch the
 /// spool, bound the stored calls, watch the runs' disk quotas, delete old bases, checkpoints and mirrors, store grants that
 /// could not be stored before, let approvals expire, end the consents of runs that end, and copy the counters of the rate
-/// limits to disk.
-fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) -> [JoinHandle<()>; 12] {
+/// limits and the traffic of tenants to disk.
+fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) -> [JoinHandle<()>; 13] {
     let Parts { control, records, bases, checkpoints, life, store, .. } = parts;
     let Control { limits, approvals, quotas, .. } = control;
     let (runs, audit, spool, stop) = (&parts.workers.runs, &records.audit, &records.spool, &life.stop);
@@ -288,6 +288,7 @@ fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) 
         tokio::spawn(async move { clock.0.keep_time(clock.1).await }),
         tokio::spawn(async move { ends.0.follow_runs(&ends.1, ends.2).await }),
         tokio::spawn(async move { counters.0.keep(counters.1).await }),
+        tokio::spawn(runs.launcher.tenancy().clone().keep(stop.clone())),
     ]
 }
 
@@ -338,9 +339,18 @@ async fn stop(parts: &Parts, cursor: &RecoveryCursor) {
     parts.workers.runs.shutdown(parts.life.on_stop.now()).await;
     parts.life.tasks.close();
     parts.life.tasks.wait().await;
-    let ledger = parts.workers.runs.launcher.way_out.outside.shared().ledger.clone();
-    // The ledger logs its errors. Without this write, the use of the last second would be lost.
-    let _ = tokio::task::spawn_blocking(move || ledger.write()).await;
+    let shared = parts.workers.runs.launcher.way_out.outside.shared().clone();
+    // Without these writes, the use of the last second would be lost.
+    let written = tokio::task::spawn_blocking(move || {
+        // The ledger logs its errors.
+        shared.ledger.write();
+        shared.tenancy.write()
+    });
+    if !matches!(written.await, Ok(true)) {
+        tracing::error!(
+            "the traffic of tenants was not stored: the next daemon lacks that of the last second"
+        );
+    }
     if parts.records.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
         tracing::error!(
             "the audit log cannot be written: the stop is not in it unless the disk recovers now"

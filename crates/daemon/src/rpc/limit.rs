@@ -26,6 +26,14 @@ impl LimitService for Service {
         portion::answer(limits::show(&self.limits, &self.runs, &principal, request.get_ref())?)
     }
 
+    async fn get_tenants(
+        &self,
+        request: Request<v1::GetTenantsRequest>,
+    ) -> Result<Response<v1::GetTenantsResponse>, Status> {
+        let principal = principal(&request)?;
+        portion::answer(limits::show_tenants(&self.runs, &principal, request.get_ref())?)
+    }
+
     async fn throttle_agent(
         &self,
         request: Request<v1::ThrottleAgentRequest>,

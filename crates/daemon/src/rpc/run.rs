@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anomaly::Alerts;
 use audit_service::AuditLog;
 use calls::CallTable;
+use calls::limits::Limits;
 use checkpoints::NewFork;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::Gateway;
@@ -43,6 +44,7 @@ pub(crate) struct Service {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) alerts: Arc<Alerts>,
     pub(crate) quotas: Arc<Quotas>,
+    pub(crate) limits: Arc<Limits>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     /// Places for clients that read the output of companions.
@@ -90,7 +92,7 @@ impl Service {
         if must_exist {
             return Err(Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run"));
         }
-        let wants_token = request.issue_token;
+        let (wants_token, agent) = (request.issue_token, request.agent_id.clone());
         let policy = self.gateway.policy();
         let mut parsed: Parsed<'_> = parse_request(request, &policy, &principal)?;
         let (token, hash) = wants_token.then(|| issue_token(id)).unzip();
@@ -98,6 +100,9 @@ impl Service {
         parsed.egress.extend(narrowed);
         let key = Some((request_id.clone(), digest.clone())).filter(|(id, _)| !id.is_empty());
         let created = self.runs.create(id, parsed, &principal, key).await;
+        if let Err(refusal) = &created {
+            self.limits.run_refused(refusal, &principal, &agent).await;
+        }
         match created {
             // The same request came twice at the same time, and this one came second.
             Err(refusal) if refusal.reason == Reason::AlreadyExists => {

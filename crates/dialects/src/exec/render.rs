@@ -100,6 +100,7 @@ fn kind(reason: Reason) -> &'static str {
         | Reason::ReadLimit
         | Reason::WriteLimit
         | Reason::MemoryLimit
+        | Reason::TenantLimit
         | Reason::PreconditionFailed
         | Reason::AlreadyExists
         | Reason::ImageUnusable

@@ -349,6 +349,7 @@ fn every_reason_has_a_code() {
             "E_READ_LIMIT",
             "E_WRITE_LIMIT",
             "E_MEMORY_LIMIT",
+            "E_TENANT_LIMIT",
             "E_PRECONDITION_FAILED",
             "E_INVALID_FRONTMATTER",
             "E_SCHEMA_VALIDATION",

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::images::MISSING;
 use super::root::NewRoot;
-use super::turns::in_turn;
+use super::turns::{in_turn, turn_of};
 use super::{Launcher, Wanted, differs};
 use crate::boundary;
 use run_directories::mounting::arrived;
@@ -80,6 +80,7 @@ impl Launcher {
         container: impl Future<Output = Result<T, Refusal>>,
     ) -> (Result<(T, Vec<Beside>), Refusal>, Vec<RunResources>) {
         let (given_up, mut held) = (wanted.stopping.child_token(), Vec::new());
+        let tenant = self.tenant_of(record);
         let container = async {
             let made = container.await;
             if made.is_err() {
@@ -88,14 +89,15 @@ impl Launcher {
             made
         };
         // Its state is large, and most runs have no companion.
-        let beside = Box::pin(self.start_companions(record.id, wanted, owner, &given_up, &mut held));
+        let beside =
+            Box::pin(self.start_companions((record.id, &tenant), wanted, owner, &given_up, &mut held));
         let (made, beside) = tokio::join!(container, beside);
         (made.and_then(|made| beside.map(|beside| (made, beside))), held)
     }
 
     async fn start_companions(
         &self,
-        run: RunId,
+        run: (RunId, &str),
         wanted: &Wanted,
         owner: Owner,
         given_up: &CancellationToken,
@@ -140,7 +142,7 @@ impl Launcher {
     /// Starts a companion and waits until it is ready. `None` if it was given up meanwhile.
     async fn start_companion(
         &self,
-        run: RunId,
+        run: (RunId, &str),
         wanted: &Wanted,
         requested: &Requested,
         owner: Owner,
@@ -175,7 +177,7 @@ impl Launcher {
     /// Makes the container of a companion, and has it become its program.
     async fn make_companion(
         &self,
-        run: RunId,
+        run: (RunId, &str),
         hardening: &Hardening,
         requested: &Requested,
         owner: Owner,
@@ -199,8 +201,8 @@ impl Launcher {
         let program = program.map_err(no_program)?;
         let message = program.message().map_err(no_program)?;
         let first = self.starting.first(image.id()).await?;
-        let turn = self.starting.turns.wait().await?;
-        let ids = (run, RunId::new());
+        let turn = turn_of(&self.starting.turns, run.1).await?;
+        let ids = (run.0, RunId::new());
         let starting = async {
             let layers = self.companion_layers(ids.1, hardening, &image, resources).await?;
             let mounts = block_in_place(|| {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use admission::FairTurns;
 use containers::{
     Boundary, ContainerId, ContainerName, EngineError, Hardening, ImageId, ImageReference, ImageRefused,
     UsableImage, check_image_paths,
@@ -24,7 +25,7 @@ use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, OwnedMutexGuard};
 
-use super::{Launcher, Turns};
+use super::Launcher;
 use run_directories::resources::remove_container;
 
 /// Advice to an operator about an image that is missing.
@@ -41,7 +42,7 @@ const FIRST: Duration = Duration::from_secs(10);
 pub struct ColdStarts {
     images: Mutex<BTreeMap<String, Arc<Known>>>,
     /// With more parallel starts the engine is no quicker. With fewer, the launches that came first are ready first.
-    pub(super) turns: Turns,
+    pub(super) turns: FairTurns,
 }
 
 #[derive(Default)]

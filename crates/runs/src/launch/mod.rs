@@ -24,6 +24,8 @@ use std::sync::Arc;
 use crate::record::{
     ColdBecause, LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace,
 };
+use ::tenants::Tenancy;
+use admission::FairTurns;
 use companions::Requested;
 use containers::{ContainerId, Engine, EngineFacts, Hardening, ImageReference, Quota, RunAs, UsableImage};
 use disk_quotas::Projects;
@@ -54,8 +56,7 @@ pub use images::ColdStarts;
 use pool::Pool;
 pub use remote::RemoteClones;
 use source::Source;
-pub use turns::Turns;
-use turns::in_turn;
+use turns::{in_turn, turn_of};
 
 /// The container that a run needs, from the policy.
 #[derive(Clone)]
@@ -96,7 +97,7 @@ pub struct Launcher {
     /// Limits how many launches make directories of runs, or unmount them, at the same time.
     ///
     /// Each of a hundred threads would wait for the same disk or the same lock of the kernel, and keep memory in use.
-    pub making: Turns,
+    pub making: FairTurns,
     pub starting: ColdStarts,
     pub way_out: WayOut,
     pub remote_clones: RemoteClones,
@@ -140,6 +141,15 @@ impl Launcher {
                 Err(refusal)
             }
         }
+    }
+
+    pub fn tenancy(&self) -> &Arc<Tenancy> {
+        &self.way_out.outside.shared().tenancy
+    }
+
+    /// Returns the tenant of a run. Tenants share turns evenly.
+    pub(crate) fn tenant_of(&self, record: &Record) -> String {
+        self.tenancy().tenant_of(&record.spec.principal)
     }
 
     /// Removes everything that a launch made.
@@ -253,7 +263,8 @@ impl Launcher {
         resources: &mut RunResources,
     ) -> Result<(Opened, Option<Layer>), Refusal> {
         // A clone may take minutes. It takes no turn, so that other launches do not wait for it.
-        let _turn = if is_clone(record) { None } else { Some(self.making.wait().await?) };
+        let _turn =
+            if is_clone(record) { None } else { Some(turn_of(&self.making, &self.tenant_of(record)).await?) };
         let run = record.id.to_string();
         let pkg = match &record.spec.pkg_path {
             Some(path) => {
@@ -302,7 +313,7 @@ impl Launcher {
         resources: &mut RunResources,
     ) -> Result<Contained, Refusal> {
         let first = self.starting.first(image.id()).await?;
-        let turn = self.starting.turns.wait().await?;
+        let turn = turn_of(&self.starting.turns, &self.tenant_of(record)).await?;
         let launch = self.cold_steps(record, wanted, principal, image, shown, resources);
         let contained = in_turn(turn, launch).await?;
         first.started();

@@ -5699,6 +5699,8 @@ pub mod run {
         NoneWaits = 7,
         /// The container that waited had changed, or could not be verified. It was removed.
         NotUsable = 8,
+        /// Its tenant has had its share of the pool in this minute (`pool_per_minute` of the policy).
+        TenantShare = 9,
     }
     impl ColdBecause {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -5716,6 +5718,7 @@ pub mod run {
                 Self::FirstOfItsKind => "FIRST_OF_ITS_KIND",
                 Self::NoneWaits => "NONE_WAITS",
                 Self::NotUsable => "NOT_USABLE",
+                Self::TenantShare => "TENANT_SHARE",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -5730,6 +5733,7 @@ pub mod run {
                 "FIRST_OF_ITS_KIND" => Some(Self::FirstOfItsKind),
                 "NONE_WAITS" => Some(Self::NoneWaits),
                 "NOT_USABLE" => Some(Self::NotUsable),
+                "TENANT_SHARE" => Some(Self::TenantShare),
                 _ => None,
             }
         }
@@ -18221,6 +18225,152 @@ impl ::prost::Name for ThrottleAgentResponse {
         "/cofferdam.v1.ThrottleAgentResponse".into()
     }
 }
+/// See LimitService.GetTenants.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetTenantsRequest {
+    /// Principal whose tenant is returned, such as `uid:1000`. Default: all tenants for operators and auditors, and the
+    /// tenant of the requesting principal for all others.
+    #[prost(string, tag = "1")]
+    pub principal: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetTenantsRequest {
+    const NAME: &'static str = "GetTenantsRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetTenantsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetTenantsRequest".into()
+    }
+}
+/// Use of tenants now.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetTenantsResponse {
+    /// The tenants of the policy, and each principal that is a tenant by itself and uses something; by name.
+    #[prost(message, repeated, tag = "1")]
+    pub tenants: ::prost::alloc::vec::Vec<TenantUse>,
+    /// Number of tenants that are not in the answer, because it has at most 1,000.
+    #[prost(uint32, tag = "2")]
+    pub left_out: u32,
+}
+impl ::prost::Name for GetTenantsResponse {
+    const NAME: &'static str = "GetTenantsResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetTenantsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetTenantsResponse".into()
+    }
+}
+/// Use of one tenant.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TenantUse {
+    /// Name of the tenant, or of the principal if no tenant of the policy matches it.
+    #[prost(string, tag = "1")]
+    pub tenant: ::prost::alloc::string::String,
+    /// Section of the policy that has the bounds, under `tenants`: the tenant's name, or `default`.
+    #[prost(string, tag = "2")]
+    pub section: ::prost::alloc::string::String,
+    /// Use of each resource.
+    #[prost(message, repeated, tag = "3")]
+    pub resources: ::prost::alloc::vec::Vec<ResourceUse>,
+}
+impl ::prost::Name for TenantUse {
+    const NAME: &'static str = "TenantUse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.TenantUse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.TenantUse".into()
+    }
+}
+/// Use of one resource.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResourceUse {
+    /// The resource.
+    #[prost(enumeration = "resource_use::Resource", tag = "1")]
+    pub resource: i32,
+    /// Amount in use. Absent: it is not known, and requests under a bound are refused.
+    #[prost(uint64, optional, tag = "2")]
+    pub used: ::core::option::Option<u64>,
+    /// Largest amount. Absent: no bound.
+    #[prost(uint64, optional, tag = "3")]
+    pub limit: ::core::option::Option<u64>,
+}
+/// Nested message and enum types in `ResourceUse`.
+pub mod resource_use {
+    /// A resource, with the unit of its amounts.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Resource {
+        /// Never sent.
+        Unspecified = 0,
+        /// Runs that live, and their companions.
+        Runs = 1,
+        /// Memory that they may use, MiB.
+        MemoryMib = 2,
+        /// Processor time that they may use, thousandths of a processor.
+        CpuMillis = 3,
+        /// Disk quotas of runs that live, and files of runs that have ended, MiB.
+        DiskMib = 4,
+        /// Bytes of connections out of the host that have ended today (UTC), MiB, rounded up.
+        EgressMibToday = 5,
+        /// Warm containers that runs have taken in the last minute.
+        PoolLastMinute = 6,
+    }
+    impl Resource {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "RESOURCE_UNSPECIFIED",
+                Self::Runs => "RUNS",
+                Self::MemoryMib => "MEMORY_MIB",
+                Self::CpuMillis => "CPU_MILLIS",
+                Self::DiskMib => "DISK_MIB",
+                Self::EgressMibToday => "EGRESS_MIB_TODAY",
+                Self::PoolLastMinute => "POOL_LAST_MINUTE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "RESOURCE_UNSPECIFIED" => Some(Self::Unspecified),
+                "RUNS" => Some(Self::Runs),
+                "MEMORY_MIB" => Some(Self::MemoryMib),
+                "CPU_MILLIS" => Some(Self::CpuMillis),
+                "DISK_MIB" => Some(Self::DiskMib),
+                "EGRESS_MIB_TODAY" => Some(Self::EgressMibToday),
+                "POOL_LAST_MINUTE" => Some(Self::PoolLastMinute),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for ResourceUse {
+    const NAME: &'static str = "ResourceUse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ResourceUse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ResourceUse".into()
+    }
+}
 /// Generated client implementations.
 #[cfg(feature = "grpc")]
 pub mod limit_service_client {
@@ -18365,6 +18515,31 @@ pub mod limit_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.LimitService", "ThrottleAgent"));
             self.inner.unary(req, path, codec).await
         }
+        /// Returns the use of tenants, and their bounds. Operators and auditors see all tenants, all others their own.
+        pub async fn get_tenants(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetTenantsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetTenantsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.LimitService/GetTenants",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.LimitService", "GetTenants"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -18396,6 +18571,14 @@ pub mod limit_service_server {
             request: tonic::Request<super::ThrottleAgentRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ThrottleAgentResponse>,
+            tonic::Status,
+        >;
+        /// Returns the use of tenants, and their bounds. Operators and auditors see all tenants, all others their own.
+        async fn get_tenants(
+            &self,
+            request: tonic::Request<super::GetTenantsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetTenantsResponse>,
             tonic::Status,
         >;
     }
@@ -18551,6 +18734,51 @@ pub mod limit_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ThrottleAgentSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.LimitService/GetTenants" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetTenantsSvc<T: LimitService>(pub Arc<T>);
+                    impl<
+                        T: LimitService,
+                    > tonic::server::UnaryService<super::GetTenantsRequest>
+                    for GetTenantsSvc<T> {
+                        type Response = super::GetTenantsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetTenantsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as LimitService>::get_tenants(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetTenantsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

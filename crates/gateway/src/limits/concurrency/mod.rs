@@ -13,8 +13,9 @@
 //! - *Never one too many*: a slot is given only if run, principal and daemon are below their caps at that moment.
 //! - *No leaks*: the value of [`Reservations::enter`] is in the table until it is dropped, whether it waits, has been woken,
 //!   or runs. It leaves the table in no other way, so none can be forgotten.
-//! - *First come, first served*: among the calls below all caps, the first one in the line runs. A call whose run or
-//!   principal is full delays no other call, and no slot stays empty that a waiting call could have.
+//! - *Shared out evenly*: among the calls below all caps, one of the tenant with the fewest running calls runs, and of those the
+//!   first in the line. So a greedy tenant delays its own calls, and no other's by more than the end of one call. A call whose
+//!   run or principal is full delays no other call, and no slot stays empty that a waiting call could have.
 //! - *Bounded*: the profile limits the waiting calls of a run. A principal may have as many waiting as running calls,
 //!   and the daemon limits all of them. The caller bounds the time, because this module does not wait. Only a call with
 //!   a reviewer's consent is never rejected: a busy moment must not lose a person's decision.
@@ -82,19 +83,18 @@ impl Reservations {
         *self.0.whole.write() = whole;
     }
 
-    /// Returns a slot for a call of this run and principal, or a position in the line.
+    /// Returns a slot for a call of this run, principal and tenant, or a position in the line.
     ///
     /// If the call has to wait, `wait` is called for the callback that wakes it.
     pub fn enter(
         &self,
-        run: &str,
-        principal: &str,
+        [run, principal, tenant]: [&str; 3],
         caps: &Caps,
         turn: Turn,
         wait: impl FnOnce() -> Wake,
     ) -> Result<Reservation, Busy> {
         let (whole, now) = (*self.0.whole.read(), self.0.uptime());
-        let names = (self.0.name(run), self.0.name(principal));
+        let names = [run, principal, tenant].map(|text| self.0.name(text));
         let call = self.0.schedule.lock().enter(names, (caps, turn), whole, now, wait)?;
         Ok(Reservation { call, shared: self.0.clone() })
     }

@@ -1,4 +1,4 @@
-//! Histories of calls that come, go and give up, against a list that is looked through from the front.
+//! Histories of calls that come, go and give up, against a list that is looked through for the tenant with the fewest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ proptest! {
                         && of_principal.waiting < caps.principal
                         && all.waiting < whole.waiting;
                     let (mut waits, later) = (false, woken.clone());
-                    let entered = reservations.enter(RUNS[run].0, RUNS[run].1, &caps, Turn::Ordinary, || {
+                    let entered = reservations.enter([RUNS[run].0, RUNS[run].1, RUNS[run].1], &caps, Turn::Ordinary, || {
                         waits = true;
                         Box::new(move || later.lock().push(id))
                     });
@@ -102,11 +102,13 @@ proptest! {
                     let gone = model.0.remove(which.index(model.0.len()));
                     drop(gone.reservation);
                     let mut expected = Vec::new();
-                    for index in 0..model.0.len() {
-                        if !model.0[index].runs && model.is_below_caps(model.0[index].run, &caps, whole) {
-                            model.0[index].runs = true;
-                            expected.push(model.0[index].id);
-                        }
+                    // Those of the principal with the fewest running calls first, each in order.
+                    while let Some(next) = (0..model.0.len())
+                        .filter(|index| !model.0[*index].runs && model.is_below_caps(model.0[*index].run, &caps, whole))
+                        .min_by_key(|index| (model.counts(model.0[*index].run)[1].running, *index))
+                    {
+                        model.0[next].runs = true;
+                        expected.push(model.0[next].id);
                     }
                     prop_assert_eq!(std::mem::take(&mut *woken.lock()), expected);
                 }

@@ -20,9 +20,10 @@ pub(super) struct Schedule {
     all: Count,
     runs: Groups,
     principals: Groups,
+    tenants: Groups,
     calls: Slab<Call>,
-    /// Number of the next call that waits. The numbers define the order of the line.
-    next: u64,
+    /// Number of the next call that waits. The numbers define the order among calls of one tenant.
+    next_number: u64,
     /// Calls that wait, by that number.
     line: BTreeMap<u64, usize>,
 }
@@ -38,6 +39,7 @@ struct Call {
 struct Of {
     run: usize,
     principal: usize,
+    tenant: usize,
 }
 
 #[derive(Debug)]
@@ -82,7 +84,7 @@ impl Schedule {
     /// Adds a call that runs from now on, or waits if it may. Returns its index.
     pub(super) fn enter(
         &mut self,
-        (run, principal): (Name<'_>, Name<'_>),
+        [run, principal, tenant]: [Name<'_>; 3],
         (caps, turn): (&Caps, Turn),
         whole: Whole,
         now: u64,
@@ -108,14 +110,15 @@ impl Schedule {
         let of = Of {
             run: its_run.unwrap_or_else(|| self.runs.make(run)),
             principal: its_principal.unwrap_or_else(|| self.principals.make(principal)),
+            tenant: self.tenants.find(tenant).unwrap_or_else(|| self.tenants.make(tenant)),
         };
         if full.is_none() {
             self.count(of, |count| count.running += 1);
             return Ok(self.calls.insert(Call { of, state: State::Runs { since: now } }));
         }
         self.count(of, |count| count.waiting += 1);
-        let number = self.next;
-        self.next += 1;
+        let number = self.next_number;
+        self.next_number += 1;
         let waiting = Waiting { number, caps: *caps, wake: wait() };
         let index = self.calls.insert(Call { of, state: State::Waits(waiting) });
         self.line.insert(number, index);
@@ -150,10 +153,8 @@ impl Schedule {
         }
         self.count(of, |count| count.running -= 1);
         let mut woken = Vec::new();
-        let mut after = 0;
         while self.all.running < whole.running {
-            let next = self.line.range(after..).find(|(_, call)| self.may_run(**call));
-            let Some((number, index)) = next.map(|(number, index)| (*number, *index)) else { break };
+            let Some((number, index)) = self.next() else { break };
             self.line.remove(&number);
             let Some(call) = self.calls.get_mut(index) else { break };
             let of = call.of;
@@ -165,10 +166,25 @@ impl Schedule {
             if let State::Waits(Waiting { wake, .. }) = before {
                 woken.push(wake);
             }
-            // A call that was passed over still cannot run.
-            after = number + 1;
         }
         woken
+    }
+
+    /// Returns the number and the index of the call that runs next: the first one of the tenant with the fewest calls that run, among
+    /// those below all caps.
+    fn next(&self) -> Option<(u64, usize)> {
+        let mut next: Option<(u32, u64, usize)> = None;
+        for (number, index) in &self.line {
+            let Some(call) = self.calls.get(*index) else { continue };
+            let running = self.tenants.count(Some(call.of.tenant)).running;
+            if next.is_none_or(|(fewest, ..)| running < fewest) && self.may_run(*index) {
+                next = Some((running, *number, *index));
+                if running == 0 {
+                    break;
+                }
+            }
+        }
+        next.map(|(_, number, index)| (number, index))
     }
 
     /// Returns true if the run and the principal of a waiting call are below their caps.
@@ -194,10 +210,11 @@ impl Schedule {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        let Self { all, runs, principals, calls, next: _, line } = self;
+        let Self { all, runs, principals, tenants, calls, next_number: _, line } = self;
         *all == Count::default()
             && runs.is_empty()
             && principals.is_empty()
+            && tenants.is_empty()
             && calls.is_empty()
             && line.is_empty()
     }
@@ -206,6 +223,7 @@ impl Schedule {
         change(&mut self.all);
         self.runs.change(of.run, &change);
         self.principals.change(of.principal, &change);
+        self.tenants.change(of.tenant, &change);
     }
 
     /// Estimates the time until one more call would run after those that wait.

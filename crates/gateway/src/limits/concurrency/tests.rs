@@ -19,7 +19,7 @@ fn enter(
     caps: &Caps,
 ) -> Result<(Reservation, Option<mpsc::Receiver<()>>), Busy> {
     let mut woken = None;
-    let reservation = reservations.enter(run, principal, caps, Turn::Ordinary, || {
+    let reservation = reservations.enter([run, principal, principal], caps, Turn::Ordinary, || {
         let (sender, receiver) = mpsc::channel();
         woken = Some(receiver);
         // Nobody may listen any more.
@@ -132,6 +132,25 @@ fn a_refusal_names_the_full_limit() {
 }
 
 #[test]
+fn a_greedy_tenant_delays_its_own_calls_alone() {
+    let reservations = Reservations::new(Whole { running: 2, waiting: 99 }, TestClock::new());
+    let limits = caps(9, 99, 99);
+    let mut held: Vec<_> = (0..2).map(|_| enter(&reservations, "g", "greedy", &limits).unwrap().0).collect();
+    let greedy: Vec<_> = (0..50).map(|_| enter(&reservations, "g", "greedy", &limits).unwrap()).collect();
+    let (first, woken) = enter(&reservations, "a", "modest", &limits).unwrap();
+    drop(held.pop());
+    woken.unwrap().try_recv().expect("the next slot is the modest one's");
+    drop(first);
+    // One each: then the first in the line.
+    let next = greedy[0].1.as_ref().unwrap();
+    next.try_recv().expect("no slot stays empty");
+    let (_again, woken) = enter(&reservations, "a", "modest", &limits).unwrap();
+    drop(held);
+    woken.unwrap().try_recv().expect("before the other 49");
+    assert!(greedy[1].1.as_ref().unwrap().try_recv().is_err());
+}
+
+#[test]
 fn blocked_waiter_does_not_delay_others() {
     let reservations = Reservations::new(Whole { running: 2, waiting: 9 }, TestClock::new());
     let limits = caps(1, 9, 9);
@@ -180,7 +199,7 @@ fn a_call_that_has_consent_is_not_turned_away() {
     assert!(enter(&reservations, "a", "p", &nobody).is_err());
     let (sender, woken) = mpsc::channel();
     let wake = || -> super::Wake { Box::new(move || sender.send(()).unwrap()) };
-    let consented = reservations.enter("a", "p", &nobody, Turn::Consented, wake).unwrap();
+    let consented = reservations.enter(["a", "p", "p"], &nobody, Turn::Consented, wake).unwrap();
     assert_eq!(reservations.of_all().0, Count { running: 1, waiting: 1 });
     drop(first);
     woken.try_recv().unwrap();

@@ -236,7 +236,8 @@ impl Launcher {
         }
         let make = Self::make_for(record, wanted, principal, image);
         let key = self.key(&make).map_err(|_| ColdBecause::NotUsable)?;
-        let mut warm = self.pool.take(&key).map_err(|none| match none {
+        let taken = self.tenancy().claim(&record.spec.principal, || self.pool.take(&key));
+        let mut warm = taken.ok_or(ColdBecause::TenantShare)?.map_err(|none| match none {
             NoneWaits::Taken => ColdBecause::NoneWaits,
             NoneWaits::Unknown => or_no_pool(ColdBecause::FirstOfItsKind),
         })?;

@@ -1,0 +1,163 @@
+//! Reads `tenants`: the bounds of the principals of each, and of those that none matches.
+
+use std::collections::BTreeMap;
+
+use document::{At, Fields};
+use tenants::{Bounds, Resource, Tenant, Tenants};
+
+/// Most names and beginnings that one tenant may list.
+const MAX_PRINCIPALS: usize = 20_000;
+/// Longest name of a principal, bytes.
+const MAX_PRINCIPAL: usize = 512;
+/// Beginnings of the names of principals, by their credential.
+const KINDS: [&str; 4] = ["uid:", "cert:", "token:", "oidc:"];
+/// Largest bounds, in the unit of each.
+const MOST: [(Resource, u64); 6] = [
+    (Resource::Runs, 100_000),
+    (Resource::Memory, 1 << 30),
+    (Resource::Cpu, 1 << 30),
+    (Resource::Disk, 1 << 34),
+    (Resource::Egress, 1 << 34),
+    (Resource::Pool, 100_000),
+];
+
+/// Reads one tenant. That of the name `default` matches no principal: it is for those that no other matches.
+pub(super) fn tenant(name: &str, at: &At<'_>) -> Tenant {
+    let keys = Resource::ALL.map(Resource::key);
+    let is_default = name == Tenants::DEFAULT;
+    let known: Vec<&str> = keys.into_iter().chain((!is_default).then_some("match")).collect();
+    let fields = at.fields(&known);
+    fields.need_values(&keys);
+    let principals =
+        if is_default { Vec::new() } else { fields.required("match").map_or_else(Vec::new, principals) };
+    let bounds = bounds(&fields);
+    if bounds.is_empty() {
+        at.problem_hint("bounds nothing", Some(format!("give one of {}", keys.join(", "))));
+    }
+    Tenant { principals, bounds }
+}
+
+fn bounds(fields: &Fields<'_>) -> Bounds {
+    // 0 is possible: a tenant that may have none.
+    let [runs, memory_mib, cpu_millis, disk_mib, egress_mib_per_day, pool_per_minute] =
+        MOST.map(|(resource, most)| fields.get(resource.key()).and_then(|at| at.number(0..=most)));
+    Bounds { runs, memory_mib, cpu_millis, disk_mib, egress_mib_per_day, pool_per_minute }
+}
+
+fn principals(at: &At<'_>) -> Vec<String> {
+    let items = at.one_or_more();
+    if items.is_empty() || items.len() > MAX_PRINCIPALS {
+        at.problem(format!("must list 1 to {MAX_PRINCIPALS} principals"));
+    }
+    let read = |item: &At<'_>| {
+        let name = item.text()?;
+        let beginning = name.strip_suffix('*').unwrap_or(name);
+        let has_kind = KINDS.iter().any(|kind| beginning.starts_with(kind));
+        if !has_kind || beginning.contains(['*', '\n', '\t']) || name.len() > MAX_PRINCIPAL {
+            item.problem_hint(
+                "must be the name of a principal, or the beginning of some and `*`",
+                Some("such as `uid:1000`, `token:ci`, `cert:builder` or `oidc:corp:ml-*`".to_owned()),
+            );
+        }
+        Some(name.to_owned())
+    };
+    items.iter().take(MAX_PRINCIPALS).filter_map(read).collect()
+}
+
+/// Reports principals that two tenants match with the same text, and too many beginnings. `report` is called with a tenant's name and a
+/// message.
+pub(super) fn compare(tenants: &BTreeMap<String, Tenant>, mut report: impl FnMut(&str, String)) {
+    let (mut seen, mut beginnings) = (BTreeMap::new(), 0);
+    for (name, tenant) in tenants {
+        for principal in &tenant.principals {
+            beginnings += usize::from(principal.ends_with('*'));
+            if let Some(before) = seen.insert(principal.as_str(), name.as_str()) {
+                report(name, format!("`{principal}` is also in the tenant {before}; keep one"));
+            }
+        }
+    }
+    if beginnings > Tenants::MOST_BEGINNINGS
+        && let Some(name) = tenants.keys().next()
+    {
+        let most = Tenants::MOST_BEGINNINGS;
+        report(
+            name,
+            format!("the tenants have more than {most} beginnings of names together; use whole names"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Policy;
+
+    const REST: &str = "profiles: {p: {operations: {}}}\nroles: {r: {allow: \"*\"}}\n";
+
+    fn loaded(tenants: &str) -> Result<Policy, Vec<String>> {
+        Policy::from_files([("p.yaml", format!("{REST}tenants:\n{tenants}"))])
+            .map_err(|problems| problems.0.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn tenants_are_read_and_written_back() {
+        let policy = loaded(
+            "  ml: {match: ['oidc:corp:ml-*', 'token:ml-ci'], runs: 20, memory_mib: 32768, cpu_millis: 16000, disk_mib: 204800,
+        egress_mib_per_day: 10240, pool_per_minute: 30}\n  default: {runs: 4}\n",
+        );
+        let policy = policy.unwrap();
+        let ml = policy.tenants().of("oidc:corp:ml-7");
+        assert_eq!((ml.tenant, ml.bounds.runs, ml.bounds.pool_per_minute), ("ml", Some(20), Some(30)));
+        let own = policy.tenants().of("uid:7");
+        assert_eq!((own.tenant, own.section, own.bounds.runs), ("uid:7", "default", Some(4)));
+        let written = policy.to_yaml().unwrap();
+        assert_eq!(Policy::from_files([("again.yaml", &written)]).unwrap().digest(), policy.digest());
+        let other = loaded("  default: {runs: 5}\n").unwrap();
+        assert_ne!(other.digest(), policy.digest());
+        let none = Policy::from_files([("p.yaml", REST)]).unwrap();
+        assert!(none.tenants().is_empty() && !none.to_yaml().unwrap().contains("tenants"));
+    }
+
+    #[test]
+    fn every_problem_of_a_tenant_has_its_place() {
+        let principal = "must be the name of a principal, or the beginning of some and `*` (such as `uid:1000`, `token:ci`, \
+                         `cert:builder` or `oidc:corp:ml-*`)";
+        for (tenants, problem) in [
+            ("  a: {match: 'uid:1'}\n", "p.yaml:4: tenants.a: bounds nothing (give one of runs, ".to_owned()),
+            ("  a: {runs: 1}\n", "p.yaml:4: tenants.a: `match` is missing".to_owned()),
+            ("  a: {match: [alice], runs: 1}\n", format!("p.yaml:4: tenants.a.match[0]: {principal}")),
+            ("  a: {match: ['*'], runs: 1}\n", format!("p.yaml:4: tenants.a.match[0]: {principal}")),
+            ("  a: {match: ['uid:*1'], runs: 1}\n", format!("p.yaml:4: tenants.a.match[0]: {principal}")),
+            (
+                "  a: {match: [], runs: 1}\n",
+                "p.yaml:4: tenants.a.match: must list 1 to 20000 principals".to_owned(),
+            ),
+            (
+                "  a: {match: 'uid:1', runs: -1}\n",
+                "p.yaml:4: tenants.a.runs: must be a whole number from 0 to 100000".to_owned(),
+            ),
+            (
+                "  a: {match: 'uid:1', memory: 5, runs: 1}\n",
+                "p.yaml:4: tenants.a.memory: unknown key".to_owned(),
+            ),
+            (
+                "  a: {match: 'uid:1', runs: 1, disk_mib: null}\n",
+                "p.yaml:4: tenants.a.disk_mib: has no value, so it would bound nothing".to_owned(),
+            ),
+            (
+                "  default: {match: 'uid:1', runs: 1}\n",
+                "p.yaml:4: tenants.default.match: unknown key".to_owned(),
+            ),
+            (
+                "  a: {match: 'uid:1', runs: 1}\n  b: {match: ['uid:2', 'uid:1'], runs: 1}\n",
+                "p.yaml:5: tenants.b.match: `uid:1` is also in the tenant a; keep one".to_owned(),
+            ),
+            (
+                "  A: {match: 'uid:1', runs: 1}\n",
+                "p.yaml:4: tenants.A: the name of a tenant must be 1 to 64 characters".to_owned(),
+            ),
+        ] {
+            let said = loaded(tenants).unwrap_err();
+            assert!(said.len() == 1 && said[0].starts_with(&problem), "{tenants}: {said:?}");
+        }
+    }
+}

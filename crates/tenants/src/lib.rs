@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![allow(missing_docs)] // only this workspace calls it
+
+mod bounds;
+mod exceeded;
+mod share;
+mod table;
+mod tenancy;
+mod traffic;
+
+pub use bounds::{Amounts, Bounds, Resource};
+pub use exceeded::Exceeded;
+pub use table::{Member, Tenant, Tenants};
+pub use tenancy::{Tenancy, TenantUse};

@@ -1,0 +1,213 @@
+//! Bytes that the connections of each principal have moved on the present day, and the file in which they outlive the daemon.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use timestamp::Timestamp;
+
+/// Most principals that are counted apart on one day. Further ones share one count, which holds for each of them.
+const MOST: usize = 4_096;
+/// Longest file, bytes.
+const LONGEST: u64 = 16 << 20;
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+
+/// The counts of one day of UTC.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Counts {
+    /// Number of the day since 1970.
+    day: i64,
+    bytes: BTreeMap<String, u64>,
+    /// Bytes of the principals that are not counted apart.
+    #[serde(default)]
+    others: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    counts: Counts,
+    /// Day of which the counts are not known.
+    unknown: Option<i64>,
+    is_changed: bool,
+}
+
+/// Traffic of all principals.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    path: PathBuf,
+    state: Mutex<State>,
+    /// Held while the file is written, so that no older counts replace newer ones.
+    writing: Mutex<()>,
+}
+
+/// Returns the number of the day of a moment.
+fn day(now: Timestamp) -> i64 {
+    now.unix_seconds().div_euclid(DAY)
+}
+
+impl State {
+    /// Begins a new day, if it is one. A clock that is set back begins none.
+    fn turn(&mut self, now: Timestamp) {
+        let today = day(now);
+        if today > self.counts.day {
+            self.counts = Counts { day: today, ..Counts::default() };
+            self.is_changed = true;
+        }
+    }
+}
+
+impl Traffic {
+    /// Opens the counts. If the file cannot be read, those of today are unknown.
+    pub(crate) fn open(path: &Path, now: Timestamp) -> Self {
+        let mut state = State::default();
+        match read(path) {
+            Ok(counts) => state.counts = counts.unwrap_or_default(),
+            Err(error) => {
+                tracing::error!(
+                    %error,
+                    file = %path.display(),
+                    "the traffic of tenants cannot be read: those with `egress_mib_per_day` have no new connections until 00:00 UTC"
+                );
+                state.unknown = Some(day(now));
+            }
+        }
+        state.turn(now);
+        Self { path: path.to_owned(), state: Mutex::new(state), writing: Mutex::default() }
+    }
+
+    /// Counts bytes of a connection that has ended.
+    pub(crate) fn add(&self, principal: &str, bytes: u64, now: Timestamp) {
+        if bytes == 0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.turn(now);
+        state.is_changed = true;
+        let counts = &mut state.counts;
+        let is_apart = counts.bytes.len() < MOST || counts.bytes.contains_key(principal);
+        let count =
+            if is_apart { counts.bytes.entry(principal.to_owned()).or_default() } else { &mut counts.others };
+        *count = count.saturating_add(bytes);
+    }
+
+    /// Returns the bytes of today of the principals for which `is_of` returns true. `None`: they are not known.
+    pub(crate) fn of(&self, is_of: impl Fn(&str) -> bool, now: Timestamp) -> Option<u64> {
+        let mut state = self.state.lock();
+        state.turn(now);
+        if state.unknown == Some(state.counts.day) {
+            return None;
+        }
+        let own = state.counts.bytes.iter().filter(|(principal, _)| is_of(principal.as_str()));
+        let own = own.fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        Some(own.saturating_add(state.counts.others))
+    }
+
+    /// Returns the bytes of today by principal, and those of all that are not counted apart. `None`: they are not known.
+    pub(crate) fn all(&self, now: Timestamp) -> Option<(BTreeMap<String, u64>, u64)> {
+        let mut state = self.state.lock();
+        state.turn(now);
+        let is_known = state.unknown != Some(state.counts.day);
+        is_known.then(|| (state.counts.bytes.clone(), state.counts.others))
+    }
+
+    /// Writes the counts if they have changed. Blocks on the disk.
+    pub(crate) fn write(&self) -> io::Result<()> {
+        let _writing = self.writing.lock();
+        let mut state = self.state.lock();
+        if !std::mem::take(&mut state.is_changed) {
+            return Ok(());
+        }
+        // A file that could not be read stays for the operator while its counts would matter.
+        if state.unknown == Some(state.counts.day) {
+            return Ok(());
+        }
+        let counts = state.counts.clone();
+        drop(state);
+        let written = serde_json::to_vec(&counts)
+            .map_err(io::Error::other)
+            .and_then(|text| atomic_file::replace(&self.path, |file| file.write_all(&text)));
+        if written.is_err() {
+            self.state.lock().is_changed = true;
+        }
+        written
+    }
+}
+
+/// Reads the file. `None` if there is none.
+fn read(path: &Path) -> io::Result<Option<Counts>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut text = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > LONGEST {
+        return Err(io::Error::other("it is too large"));
+    }
+    Ok(Some(serde_json::from_slice(&text)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn counts_outlive_the_daemon_and_end_with_their_day() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tenants.json");
+        let (noon, later) = (at("2026-03-01T12:00:00Z"), at("2026-03-02T00:00:00Z"));
+        let traffic = Traffic::open(&path, noon);
+        traffic.add("a", 5, noon);
+        traffic.add("a", 6, noon);
+        traffic.add("b", 100, noon);
+        traffic.write().unwrap();
+        drop(traffic);
+        let traffic = Traffic::open(&path, noon);
+        assert_eq!(traffic.of(|principal| principal == "a", noon), Some(11));
+        assert_eq!(traffic.of(|_| true, noon), Some(111));
+        assert_eq!(traffic.of(|_| true, later), Some(0));
+        // A clock that is set back brings nothing back, and gives nothing anew.
+        traffic.add("a", 7, later);
+        assert_eq!(traffic.of(|_| true, noon), Some(7));
+    }
+
+    #[test]
+    fn counts_that_cannot_be_read_are_unknown_until_the_day_is_over_and_stay_on_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tenants.json");
+        std::fs::write(&path, "{\"day\":").unwrap();
+        let (noon, later) = (at("2026-03-01T12:00:00Z"), at("2026-03-02T00:00:01Z"));
+        let traffic = Traffic::open(&path, noon);
+        traffic.add("a", 5, noon);
+        traffic.write().unwrap();
+        assert_eq!(traffic.of(|_| true, noon), None);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"day\":");
+        traffic.add("a", 6, later);
+        assert_eq!(traffic.of(|_| true, later), Some(6));
+        traffic.write().unwrap();
+        assert_eq!(Traffic::open(&path, later).of(|_| true, later), Some(6));
+    }
+
+    #[test]
+    fn principals_beyond_the_most_share_a_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let now = at("2026-03-01T12:00:00Z");
+        let traffic = Traffic::open(&directory.path().join("tenants.json"), now);
+        for number in 0..MOST {
+            traffic.add(&format!("p{number}"), 1, now);
+        }
+        traffic.add("late", 9, now);
+        traffic.add("p0", 1, now);
+        assert_eq!(traffic.of(|principal| principal == "late", now), Some(9));
+        assert_eq!(traffic.of(|principal| principal == "p0", now), Some(11));
+    }
+}
