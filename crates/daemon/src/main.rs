@@ -103,7 +103,8 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
     memory::no_core_dumps();
     let log = daemon_log::start(config.log_level.clone(), config.log_format);
     let mut beginning = Beginning::of(args, &config)?;
-    let ended = serve(config, &file, &mut beginning);
+    let process = app::Process { log, manager: Arc::default(), hangups };
+    let ended = serve(config, &file, process, &mut beginning);
     match ended {
         Ok(Ended::Stopped) => Ok(ExitCode::SUCCESS),
         // Every thread is replaced by this, so that nothing of this daemon writes beside its successor.
@@ -117,7 +118,12 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn serve(config: config::Config, file: &Path, beginning: &mut Beginning) -> anyhow::Result<Ended> {
+fn serve(
+    config: config::Config,
+    file: &Path,
+    process: app::Process,
+    beginning: &mut Beginning,
+) -> anyhow::Result<Ended> {
     let prepared = startup::prepare(&config.state_dir, beginning.patience)?;
     startup::open_files();
     cgroup_view::share();
@@ -127,14 +133,12 @@ fn serve(config: config::Config, file: &Path, beginning: &mut Beginning) -> anyh
         .on_thread_park(memory::before_waiting)
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(app::run(config, file, workers(), prepared, beginning));
+    let ended = runtime.block_on(app::run((config, file), workers(), prepared, process, beginning));
     if ended.is_err() {
         // The end of its tasks would unmount the directories of runs that were reattached. The next daemon needs them.
         std::mem::forget(runtime);
         return ended;
     }
-    let process = app::Process { log, manager: Arc::default(), hangups };
-    let ended = runtime.block_on(app::run((config, &file), workers(), prepared, process));
     // Threads that still block on a disk or an engine are given up after a short time.
     runtime.shutdown_timeout(STRAGGLERS);
     ended

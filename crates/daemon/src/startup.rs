@@ -32,6 +32,7 @@ const APART: [&str; 5] = ["workspaces", "overlays", "roots", "checkpoints", "bas
 
 /// Time between two attempts to lock the state directory.
 const AGAIN: Duration = Duration::from_millis(20);
+
 /// Loads the policy, and checks that the configuration has its secrets, and that it permits the pool of the configuration.
 pub(crate) fn policy(config: &Config) -> anyhow::Result<Policy> {
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;

@@ -14,7 +14,6 @@ mod services;
 mod serving;
 
 use std::path::Path;
-
 use std::sync::Arc;
 
 use daemon_log::{Log, REPORT};
@@ -36,20 +35,22 @@ pub(crate) enum Ended {
     HandsOver(Heir),
 }
 
-/// Runs the daemon until it receives SIGTERM or SIGINT, or until another process takes over. `file` is its configuration.
 /// Things of the process that a daemon has from its first moment.
 pub(crate) struct Process {
     pub(crate) log: Arc<Log>,
     pub(crate) manager: Arc<ServiceManager>,
     /// Requests to reload since the configuration was read.
     pub(crate) hangups: Signal,
+}
+
+/// Runs the daemon until it receives SIGTERM or SIGINT, or until another process takes over. `file` is its configuration.
 pub(crate) async fn run(
     (config, file): (Config, &Path),
     workers: usize,
     prepared: Prepared,
+    process: Process,
     beginning: &mut Beginning,
 ) -> anyhow::Result<Ended> {
-    process: Process,
     let Process { log, manager, hangups } = process;
     let lively = manager.clone();
     tokio::spawn(async move { lively.keep_alive().await });
@@ -62,11 +63,10 @@ pub(crate) async fn run(
     });
     let opened = Opened::open(config, prepared).await?;
     let recovered = Box::pin(opened.recover(|| beginning.may_lose_runs())).await?;
-    let serving = recovered.serve(workers, &beginning.listeners).await?;
+    let serving = recovered.serve(workers, file, (&log, &manager), &beginning.listeners).await?;
     let heirs = serving.open_to_heirs(file, &beginning.listeners);
     beginning.is_ready();
-    serving.until_stopped(file, &beginning.listeners, heirs).await
-    let ended = recovered.serve(workers, file, (&log, &manager)).await?.until_stopped(hangups).await;
+    let ended = serving.until_stopped(hangups, &beginning.listeners, heirs).await;
     log.report_all();
     ended
 }

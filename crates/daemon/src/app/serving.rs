@@ -1,6 +1,6 @@
 //! The third phase: clients can connect, until a signal stops the daemon.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -50,6 +50,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 
 /// A daemon that serves.
 pub(super) struct Serving {
+    state_dir: PathBuf,
     state: StateDirectory,
     parts: Parts,
     reloader: Arc<Reloader>,
@@ -68,7 +69,14 @@ pub(super) struct Serving {
 }
 
 impl Recovered {
-    pub(super) async fn serve(self, workers: usize, listeners: &Listeners) -> anyhow::Result<Serving> {
+    /// Listens, and starts the tasks of a daemon that serves. `file` is its configuration.
+    pub(super) async fn serve(
+        self,
+        workers: usize,
+        file: &Path,
+        (own_log, manager): (&Arc<Log>, &Arc<ServiceManager>),
+        listeners: &Listeners,
+    ) -> anyhow::Result<Serving> {
         let Self { config, state, parts, calls, grants, alerts, detection, cursor, .. } = self;
         let (executions, exporter, log, disk) = (self.executions, self.exporter, self.log, self.disk);
         let socket = Socket::bind(
@@ -79,13 +87,6 @@ impl Recovered {
             listeners,
         )
         .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
-    /// Listens, and starts the tasks of a daemon that serves. `file` is its configuration.
-    pub(super) async fn serve(
-        self,
-        workers: usize,
-        file: &Path,
-        (own_log, manager): (&Arc<Log>, &Arc<ServiceManager>),
-    ) -> anyhow::Result<Serving> {
         let certificates = certificates(config.tcp.as_ref())?;
         let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &parts, listeners).await?;
         let issuers_stop = parts.life.stop.child_token();
@@ -144,6 +145,7 @@ impl Recovered {
         watches.push(tokio::spawn(readiness.watch(manager.clone(), parts.life.stop.clone())));
         let (hooks, writer) = (log.hooks, log.writer);
         Ok(Serving {
+            state_dir: config.state_dir,
             state,
             parts,
             reloader,
@@ -164,29 +166,27 @@ impl Recovered {
 impl Serving {
     /// Lets other processes ask to take over. `file` is the configuration.
     pub(super) fn open_to_heirs(&self, file: &Path, listeners: &Listeners) -> Heirs {
-        hand_over::open(&self.config.state_dir, file, listeners, &self.parts)
+        hand_over::open(&self.state_dir, file, listeners, &self.parts)
     }
 
-    /// Serves until a signal or a successor, and then stops the parts in order. `file` is the configuration.
+    /// Serves until a signal or a successor, and then stops the parts in order.
+    ///
+    /// `hangups` has the requests to reload since the start.
     pub(super) async fn until_stopped(
         self,
-        file: &Path,
+        hangups: Signal,
         listeners: &Listeners,
         heirs: Heirs,
     ) -> anyhow::Result<Ended> {
-        let Self { config, parts, loader, cursor, certificates, closing, server, .. } = self;
+        let Self { parts, reloader, manager, cursor, closing, server, .. } = self;
         let ended = tokio::select! {
-            signalled = wait_for_signal(&loader, certificates.as_ref(), &config, file) => {
+            signalled = wait_for_signal(&reloader, hangups) => {
                 signalled?;
                 listeners.close();
                 Ended::Stopped
             }
             heir = heirs.next() => hand_over::drain(heir, &closing, listeners, &parts).await?,
         };
-    /// Serves until a signal, and then stops the parts in order. `hangups` has the requests to reload since the start.
-    pub(super) async fn until_stopped(self, hangups: Signal) -> anyhow::Result<()> {
-        let Self { parts, reloader, manager, cursor, server, .. } = self;
-        wait_for_signal(&reloader, hangups).await?;
         manager.stopping("stopping: no new calls");
         stop_in_time(&parts, &cursor).await;
         if let Some(exporter) = self.exporter {
