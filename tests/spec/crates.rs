@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 78] = [
+const ARROWS: [(&str, &str); 81] = [
     ("admission", ""),
     (
         "anomaly",
@@ -16,6 +16,11 @@ const ARROWS: [(&str, &str); 78] = [
     ("atomic-file", ""),
     ("audit", "atomic-file redact text timestamp"),
     ("audit-service", "audit identity metrics operations redact refusal timestamp webhook wire"),
+    ("backup", "atomic-file audit seal timestamp"),
+    (
+        "backup-service",
+        "audit audit-service backup identity operations refusal runs store timestamp wire",
+    ),
     (
         "bases",
         "admission atomic-file audit audit-service disk-quotas executor host-launch identity operations redact refusal runs store timestamp wire",
@@ -35,7 +40,7 @@ const ARROWS: [(&str, &str); 78] = [
     ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (
         "cli",
-        "audit capacity certificates checkup cofferdam-client command-context document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout usage-report wire",
+        "audit backup capacity certificates checkup cofferdam-client command-context document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp top tryout usage-report wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-context", "cofferdam-client compose presentation wire"),
@@ -50,7 +55,7 @@ const ARROWS: [(&str, &str); 78] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
@@ -124,6 +129,7 @@ const ARROWS: [(&str, &str); 78] = [
     ),
     ("text", ""),
     ("timestamp", ""),
+    ("top", "cofferdam-client command-context presentation text wire"),
     ("tryout", "atomic-file doctor leftovers policy text"),
     ("uploads", "disk-quotas identity jail operations refusal"),
     ("usage-report", "command-context presentation wire"),

@@ -6,10 +6,12 @@ pub mod allowance;
 mod database;
 mod disk;
 pub mod recording;
+mod snapshot;
 pub mod spool;
 
 pub use database::{
     Bare, Ending, MAX_SESSIONS, OutcomeBounds, SettledApproval, Store, StoreError, StoredApproval,
-    StoredCall, StoredMark, Taken, Turn,
+    StoredCall, StoredMark, Taken, Trees, Turn,
 };
 pub use disk::StateDisk;
+pub use snapshot::snapshot;

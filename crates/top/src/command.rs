@@ -4,6 +4,7 @@ use clap::Args;
 use command_context::client::Context;
 use presentation::failure::{Ended, Failure};
 
+use crate::view::View;
 use crate::{board, once, screen};
 
 /// Watch runs, calls, approvals, alerts and the pool on one screen, and steer them with single keys.
@@ -30,6 +31,6 @@ impl Top {
                 .with_hint("`coffer top --once` prints the lists once"));
         }
         let client = context.connect().await?;
-        screen::run(&context.daemon, client).await
+        screen::run(&context.daemon, client, View::default()).await
     }
 }

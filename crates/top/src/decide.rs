@@ -1,4 +1,4 @@
-//! Decides on an approval that somebody has read.
+//! Decides on an approval that its reviewer has read.
 
 use command_context::client::{Client, quick};
 use presentation::failure::Failure;
@@ -12,11 +12,11 @@ use crate::approval::render;
 
 /// An approval as a reviewer was shown it.
 #[derive(Clone, Debug, Default)]
-pub struct Shown(Approval);
+pub(crate) struct Shown(Approval);
 
 /// The result of a decision.
 #[derive(Debug)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// The daemon has the decision.
     Decided(Box<Approval>),
     /// The approval differs from the one that was shown, so nothing was decided.
@@ -27,19 +27,24 @@ pub enum Verdict {
 
 impl Shown {
     /// Fetches an approval, to be shown.
-    pub async fn fetch(client: &Client, approval_id: &str) -> Result<Self, Failure> {
+    pub(crate) async fn fetch(client: &Client, approval_id: &str) -> Result<Self, Failure> {
         let request = GetApprovalRequest { approval_id: approval_id.to_owned() };
         let response = client.approvals().get_approval(quick(request)).await?.into_inner();
         Ok(Self(response.approval.unwrap_or_default()))
     }
 
+    #[cfg(test)]
+    pub(crate) fn of(approval: Approval) -> Self {
+        Self(approval)
+    }
+
     /// Returns the approval.
-    pub fn approval(&self) -> &Approval {
+    pub(crate) fn approval(&self) -> &Approval {
         &self.0
     }
 
     /// Returns all that a reviewer has to see. It is harmless for every terminal.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut page = Output::new(Look::PIPE);
         render(&self.0, &time::now(), false, &mut page);
         page.as_str().to_owned()
@@ -62,7 +67,7 @@ impl Shown {
 ///
 /// Asks for the approval again right before: if it has changed, nothing is decided. A denial needs no such check, but the
 /// approval must still wait.
-pub async fn decide(client: &Client, shown: &Shown, decision: Decision) -> Result<Verdict, Failure> {
+pub(crate) async fn decide(client: &Client, shown: &Shown, decision: Decision) -> Result<Verdict, Failure> {
     let now = Shown::fetch(client, &shown.0.approval_id).await?;
     if now.0.state() != State::Pending {
         return Ok(Verdict::Over(Box::new(now.0)));

@@ -198,7 +198,7 @@ fn counts(board: &Board) -> String {
         (waiting + u64::from(kind.waiting), wanted + u64::from(kind.wanted))
     });
     format!(
-        "{living} runs ({} ready, {} paused)  {} approvals  {} alerts  pool {waiting}/{wanted}",
+        "runs {living} ({} ready, {} paused)  approvals {}  alerts {}  pool {waiting}/{wanted}",
         of(State::Ready),
         of(State::Paused),
         board.approvals.items.len(),
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn the_lists_fit_80_by_24_and_stay_harmless() {
         let rows = screen(&mut view(), 80, 24);
-        assert!(rows[0].contains("40 runs (40 ready, 0 paused)  0 approvals  0 alerts  pool 1/4"), "{}", rows[0]);
+        assert!(rows[0].contains("runs 40 (40 ready, 0 paused)  approvals 0  alerts 0  pool 1/4"), "{}", rows[0]);
         assert_eq!(rows[1], " 1 runs  2 calls  3 approvals  4 alerts  5 pool");
         assert!(rows[2].starts_with("RUN    STATE  PROFILE  AGENT"), "{}", rows[2]);
         assert!(rows[3].starts_with("run-0  READY  build    ali␛[2Jce"), "{}", rows[3]);

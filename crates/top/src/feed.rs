@@ -43,7 +43,7 @@ pub(crate) async fn keep(daemon: &Connect, first: Client, to: mpsc::Sender<News>
             }
         };
         if to.send(news).await.is_err() {
-            return Failure::failed("nobody reads the news");
+            return Failure::failed("the screen is gone");
         }
         let _ = tokio::time::timeout(ROUND, hurry.notified()).await;
     }

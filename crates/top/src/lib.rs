@@ -19,6 +19,6 @@ mod votes;
 
 pub use approval::{expiry, render as render_approval};
 pub use command::Top;
-pub use decide::{Shown, Verdict, decide};
 pub use notify::Notifier;
+pub use screen::{is_possible, review};
 pub use votes::missing;

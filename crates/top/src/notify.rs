@@ -1,4 +1,4 @@
-//! Tells a terminal that somebody has to look at it.
+//! Notifications of a terminal about approvals that wait.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _, Write as _};

@@ -121,11 +121,16 @@ impl Pager {
     /// Returns why the reader cannot have read all of it, or `None` once that is possible.
     pub(crate) fn not_read(&self, now: Instant) -> Option<String> {
         match self.unseen() {
-            0 if now.saturating_duration_since(self.opened) < GLANCE => Some("read it first".to_owned()),
+            0 if self.is_new(now) => Some("read it first".to_owned()),
             0 => None,
             1 => Some("one line was not shown yet: go on with the space bar".to_owned()),
             more => Some(format!("{more} lines were not shown yet: go on with the space bar")),
         }
+    }
+
+    /// Returns true if the text has just appeared, so that a key may have been meant for the one before.
+    pub(crate) fn is_new(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.opened) < GLANCE
     }
 
     /// Describes the part that is on the screen, such as `3-20 of 64`.

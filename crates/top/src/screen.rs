@@ -23,6 +23,7 @@ use crate::act::{Done, perform};
 use crate::draw::Painter;
 use crate::feed::{self, News};
 use crate::notify::Notifier;
+use crate::rows::Pane;
 use crate::view::{Action, View};
 
 /// Time that the thread of the keys waits before it looks if it has to end.
@@ -31,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const KEYS: usize = 64;
 
 /// Returns true if there is a terminal to draw on and to read keys from.
-pub(crate) fn is_possible() -> bool {
+pub fn is_possible() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
@@ -130,19 +131,29 @@ impl Signals {
 
 type Working = Pin<Box<dyn Future<Output = Done>>>;
 
+/// Shows the pending approvals of a run, or of all with an empty id, one after the other, to be decided on.
+pub async fn review(daemon: &Connect, first: Client, run_id: String) -> Ended {
+    run(daemon, first, View { pane: Pane::Approvals, filter: run_id, shows_approvals: true, ..View::default() }).await
+}
+
 /// Shows the screen until the user leaves it.
-pub(crate) async fn run(daemon: &Connect, first: Client) -> Ended {
+pub(crate) async fn run(daemon: &Connect, first: Client, mut view: View) -> Ended {
     let mut signals = Signals::new()?;
     let mut screen = Screen::enter()?;
     let mut keys = Keys::start()?;
     let painter = Painter { colour: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) };
-    let (mut view, mut notifier) = (View::default(), Notifier::default());
+    let mut notifier = Notifier::default();
     let (to, mut news) = mpsc::channel(1);
     let hurry = Notify::new();
     let mut client = first.clone();
     let mut feed = std::pin::pin!(feed::keep(daemon, first, to, &hurry));
     let mut working: Option<Working> = None;
     loop {
+        if working.is_none()
+            && let Some(action) = view.next_approval()
+        {
+            working = Some(Box::pin(perform(client.clone(), action, None)));
+        }
         view.busy = working.is_some();
         screen.0.draw(|frame| painter.draw(frame, &mut view))?;
         tokio::select! {

@@ -1,5 +1,6 @@
 //! The state of the screen, and what keys do to it. Draws nothing and asks nobody, so that tests can drive it.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use presentation::time;
@@ -12,6 +13,8 @@ use crate::rows::{Pane, Row, rows};
 
 /// Number of characters of a filter.
 const FILTER: usize = 64;
+/// Number of approvals that are remembered as shown.
+const SHOWN: usize = 10_000;
 
 /// Task that a key asks for.
 #[derive(Debug)]
@@ -71,6 +74,10 @@ pub(crate) struct View {
     pub(crate) message: String,
     /// True while an action is under way.
     pub(crate) busy: bool,
+    /// True if approvals are shown by themselves, one after the other.
+    pub(crate) shows_approvals: bool,
+    /// Approvals that were shown so.
+    shown: BTreeSet<String>,
 }
 
 impl View {
@@ -159,6 +166,22 @@ impl View {
     fn show_pane(&mut self, pane: Pane) {
         self.pane = pane;
         self.arrange();
+    }
+
+    /// Returns the oldest approval that was not shown by itself yet. Each is returned once, also if it cannot be fetched then.
+    pub(crate) fn next_approval(&mut self) -> Option<Action> {
+        if !self.shows_approvals || self.gone.is_some() || !matches!(self.mode, Mode::Table) {
+            return None;
+        }
+        let rows = rows(&self.board, Pane::Approvals, &time::now());
+        let filter = self.filter.to_lowercase();
+        let next = rows.into_iter().find(|row| !self.shown.contains(&row.id) && row.contains(&filter))?;
+        self.shown.insert(next.id.clone());
+        while self.shown.len() > SHOWN {
+            // Ids begin with their time, so the first is the oldest.
+            self.shown.pop_first();
+        }
+        Some(Action::Look(Pane::Approvals, next.id))
     }
 
     /// Shows the text of an item that an action has fetched.
@@ -316,6 +339,10 @@ impl View {
                     "the daemon is gone: nothing was decided".clone_into(&mut self.message);
                     return None;
                 }
+                if key == 'd' && pager.is_new(now) {
+                    "read it first".clone_into(&mut self.message);
+                    return None;
+                }
                 if key == 'd' {
                     return Some(Action::Deny(shown.clone()));
                 }
@@ -407,6 +434,23 @@ mod tests {
         assert!(view.key(KeyEvent::from(KeyCode::Char('a')), later).is_none());
         view.gone = None;
         assert!(matches!(view.key(KeyEvent::from(KeyCode::Char('a')), later), Some(Action::Approve(_))));
+    }
+
+    #[test]
+    fn approvals_come_by_themselves_each_once_and_a_key_for_the_one_before_decides_nothing() {
+        let mut view = View { shows_approvals: true, ..View::default() };
+        let approval = |id: &str| wire::v1::Approval { approval_id: id.into(), ..Default::default() };
+        let mut board = Board::default();
+        board.approvals.items = vec![approval("1"), approval("2")];
+        view.update(board);
+        for id in ["1", "2"] {
+            assert!(matches!(view.next_approval(), Some(Action::Look(Pane::Approvals, next)) if next == id));
+            view.read(id.into(), "text", Some(Shown::of(approval(id))));
+            assert!(view.next_approval().is_none(), "one is being read");
+            assert!(press(&mut view, KeyCode::Char('d')).is_none(), "it has just appeared");
+            press(&mut view, KeyCode::Esc);
+        }
+        assert!(view.next_approval().is_none());
     }
 
     #[test]

@@ -50,6 +50,7 @@ impl Opened {
     /// Takes over the runs, approvals, processes and calls that an earlier daemon left.
     pub(super) async fn recover(self) -> anyhow::Result<Recovered> {
         let audit = self.log.audit.clone();
+        backup_service::continue_from_backup(&self.config.state_dir, &self.store, &audit).await?;
         let living = runs::stored::living(&self.store).map_err(broken_store)?;
         let open = recovery::look(&audit, &self.store, &living).await?;
         let mut waiting_approvals = WaitingApprovals::read(&self.store, &audit).await?;

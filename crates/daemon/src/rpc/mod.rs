@@ -4,6 +4,7 @@
 pub(crate) mod alert;
 pub(crate) mod approval;
 pub(crate) mod audit;
+pub(crate) mod backup;
 pub(crate) mod base;
 pub(crate) mod checkpoint;
 pub(crate) mod companion_log;
@@ -49,6 +50,7 @@ use tower::{Layer as _, Service};
 use wire::v1::alert_service_server::AlertServiceServer;
 use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
+use wire::v1::backup_service_server::BackupServiceServer;
 use wire::v1::base_service_server::BaseServiceServer;
 use wire::v1::checkpoint_service_server::CheckpointServiceServer;
 use wire::v1::egress_service_server::EgressServiceServer;
@@ -122,6 +124,7 @@ pub(crate) struct Services {
     pub(crate) file: file::Service,
     pub(crate) approval: approval::Service,
     pub(crate) audit: audit::Service,
+    pub(crate) backup: backup::Service,
     pub(crate) policy: policy::Service,
     pub(crate) alert: alert::Service,
     pub(crate) permission: permission::Service,
@@ -177,6 +180,7 @@ async fn try_serve(
     routes.add_service(capped!(FileServiceServer, services.file));
     routes.add_service(capped!(ApprovalServiceServer, services.approval));
     routes.add_service(capped!(AuditServiceServer, services.audit));
+    routes.add_service(capped!(BackupServiceServer, services.backup));
     routes.add_service(capped!(PolicyServiceServer, services.policy));
     routes.add_service(capped!(AlertServiceServer, services.alert));
     routes.add_service(capped!(PermissionServiceServer, services.permission));
@@ -231,6 +235,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         FileServiceServer::<file::Service>::NAME,
         ApprovalServiceServer::<approval::Service>::NAME,
         AuditServiceServer::<audit::Service>::NAME,
+        BackupServiceServer::<backup::Service>::NAME,
         PolicyServiceServer::<policy::Service>::NAME,
         AlertServiceServer::<alert::Service>::NAME,
         PermissionServiceServer::<permission::Service>::NAME,
