@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use harness::v1::backup_service_client::BackupServiceClient;
 use harness::v1::token_service_client::TokenServiceClient;
-use harness::{Certificates, Clients, Daemon, RunHandle, Setup, as_user, binary, calls, reason, record, requests, v1};
+use harness::{
+    Certificates, Clients, Daemon, RunHandle, Setup, as_user, binary, calls, reason, record, requests, v1,
+};
 
 /// Exit code, standard output, standard error.
 async fn coffer(daemon: &Daemon, line: &[&str]) -> (i32, String, String) {
@@ -46,7 +48,8 @@ fn busy(run: &RunHandle, stop: Arc<AtomicBool>) -> tokio::task::JoinHandle<(u64,
 
 async fn token(clients: &Clients) -> v1::CreateTokenResponse {
     let mut tokens = TokenServiceClient::new(clients.channel.clone());
-    let token = v1::Token { name: "ci".to_owned(), roles: vec!["orchestrator".to_owned()], ..Default::default() };
+    let token =
+        v1::Token { name: "ci".to_owned(), roles: vec!["orchestrator".to_owned()], ..Default::default() };
     let request = v1::CreateTokenRequest { token: Some(token), ..Default::default() };
     tokens.create_token(request).await.unwrap().into_inner()
 }
@@ -74,7 +77,12 @@ async fn a_backup_under_load_is_restored_and_everything_is_found() {
     let sha256 = told.split("sha256 ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
     for path in [&file, &key] {
         use std::os::unix::fs::PermissionsExt as _;
-        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600, "{}", path.display());
+        assert_eq!(
+            std::fs::metadata(path).unwrap().permissions().mode() & 0o777,
+            0o600,
+            "{}",
+            path.display()
+        );
     }
     let on_record = run.clients.events("", "backup_created").await;
     let states: Vec<_> = on_record.iter().map(|event| record(event)["details"]["state"].clone()).collect();
@@ -115,7 +123,12 @@ async fn a_backup_under_load_is_restored_and_everything_is_found() {
     // It comes before the record of the start.
     let starts = run.clients.events("", "daemon_started").await;
     let start = starts.iter().find(|event| event.sequence > restored[0].sequence).unwrap();
-    assert!(starts.iter().filter(|event| event.sequence < start.sequence).all(|event| event.sequence < restored[0].sequence));
+    assert!(
+        starts
+            .iter()
+            .filter(|event| event.sequence < start.sequence)
+            .all(|event| event.sequence < restored[0].sequence)
+    );
     for run in [&mut run, &mut reviewed] {
         let shown = run.show().await;
         assert_eq!(shown.state(), v1::run::State::Failed);
@@ -131,7 +144,8 @@ async fn a_backup_under_load_is_restored_and_everything_is_found() {
     assert!(listed.tokens.iter().any(|token| token.name == "ci"), "{listed:?}");
     let mut command = tokio::process::Command::new(binary("coffer"));
     command.env("COFFERDAM_ENDPOINT", daemon.url("https")).env("COFFERDAM_TOKEN", &made.secret);
-    let output = command.arg("--ca").arg(certificates.authority()).args(["run", "list"]).output().await.unwrap();
+    let output =
+        command.arg("--ca").arg(certificates.authority()).args(["run", "list"]).output().await.unwrap();
     assert!(output.status.success(), "the token works: {}", String::from_utf8_lossy(&output.stderr));
     // Calls after the backup are not in it; the log says so by its end.
     assert!(run.clients.of_call(&last).await.len() <= 2);
@@ -163,7 +177,8 @@ async fn no_daemon_starts_beside_a_restore_that_was_not_finished() {
     std::fs::write(daemon.state_dir().join("restoring"), "").unwrap();
     let mut command = tokio::process::Command::new(binary("cofferd"));
     let output = command.arg("--config").arg(daemon.config_path()).kill_on_drop(true).output();
-    let output = tokio::time::timeout(Duration::from_secs(60), output).await.expect("it must not start").unwrap();
+    let output =
+        tokio::time::timeout(Duration::from_secs(60), output).await.expect("it must not start").unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && told.contains("was not finished"), "{told}");
 }

@@ -17,10 +17,7 @@ const ARROWS: [(&str, &str); 81] = [
     ("audit", "atomic-file redact text timestamp"),
     ("audit-service", "audit identity metrics operations redact refusal timestamp webhook wire"),
     ("backup", "atomic-file audit seal timestamp"),
-    (
-        "backup-service",
-        "audit audit-service backup identity operations refusal runs store timestamp wire",
-    ),
+    ("backup-service", "audit audit-service backup identity operations refusal runs store timestamp wire"),
     (
         "bases",
         "admission atomic-file audit audit-service disk-quotas executor host-launch identity operations redact refusal runs store timestamp wire",

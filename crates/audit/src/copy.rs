@@ -61,9 +61,18 @@ mod tests {
         }
         let size = crate::checkpoint::Checkpoint::file_name(7);
         assert!(is_file_to_copy(&size), "{size}");
-        for name in
-            ["", "lock", "index.db", "frontier", "new", "../removed", "checkpoints/", "checkpoints/../x", "x/removed", "1.jsonl"]
-        {
+        for name in [
+            "",
+            "lock",
+            "index.db",
+            "frontier",
+            "new",
+            "../removed",
+            "checkpoints/",
+            "checkpoints/../x",
+            "x/removed",
+            "1.jsonl",
+        ] {
             assert!(!is_file_to_copy(name), "{name}");
         }
     }

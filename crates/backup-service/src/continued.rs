@@ -53,7 +53,14 @@ pub async fn continue_from_backup(
         gone(Trees::Bases, "bases").await?,
         gone(Trees::Checkpoints, "checkpoints").await?,
     );
-    tracing::warn!(backup = restored.backup_id, runs = living.len(), workspaces, bases, checkpoints, "continuing from a backup");
+    tracing::warn!(
+        backup = restored.backup_id,
+        runs = living.len(),
+        workspaces,
+        bases,
+        checkpoints,
+        "continuing from a backup"
+    );
     let details = json!({
         "backup_id": restored.backup_id,
         "made_at_ms": restored.made_at_ms,

@@ -56,7 +56,10 @@ impl Backups {
     /// Makes a backup and sends it, framed by two records.
     pub async fn create(&self, principal: &Principal, events: Events) -> Result<(), Refusal> {
         let Ok(_turn) = self.turns.try_acquire() else {
-            return Err(Refusal::new(Reason::Overloaded, "another backup is being made: try again when it is done"));
+            return Err(Refusal::new(
+                Reason::Overloaded,
+                "another backup is being made: try again when it is done",
+            ));
         };
         let id = uuid::Uuid::now_v7().to_string();
         let record = |details: serde_json::Value| {
@@ -150,7 +153,9 @@ fn refused(error: &WriteError) -> Refusal {
         _ => ErrorKind::Other,
     };
     match kind {
-        ErrorKind::BrokenPipe => Refusal::new(Reason::Cancelled, "the client left before the backup was whole"),
+        ErrorKind::BrokenPipe => {
+            Refusal::new(Reason::Cancelled, "the client left before the backup was whole")
+        }
         ErrorKind::TimedOut => Refusal::new(Reason::TimedOut, "the client did not read the backup in time"),
         _ => Refusal::internal("making a backup", &chain(error)),
     }
@@ -173,7 +178,8 @@ mod tests {
         let _store = Store::open(&place.join(STORE), OutcomeBounds::WIDE).unwrap();
         let signing = Some((place.join("keys/audit.key"), 1_000));
         std::fs::create_dir(place.join("keys")).unwrap();
-        let (log, _, _) = AuditLog::open(&place.join("audit"), Settings { signing, ..Settings::default() }).unwrap();
+        let (log, _, _) =
+            AuditLog::open(&place.join("audit"), Settings { signing, ..Settings::default() }).unwrap();
         let filler = "an ordinary sentence without a secret ".repeat(20);
         for _ in 0..8_000 {
             log.enqueue(Event::new(Kind::WorkerEvent).details(json!({ "text": filler }))).await.unwrap();
@@ -193,7 +199,8 @@ mod tests {
             let backups = backups.clone();
             async move { backups.create(&operator(), events).await.map_err(|refusal| refusal.message) }
         });
-        let Ok(Sent::Data(mut archive)) = receiver.recv().await.unwrap().map(|sent| sent.event.unwrap()) else {
+        let Ok(Sent::Data(mut archive)) = receiver.recv().await.unwrap().map(|sent| sent.event.unwrap())
+        else {
             panic!("no data")
         };
         let (others, _) = Events::new();

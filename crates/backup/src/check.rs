@@ -59,7 +59,8 @@ pub(crate) fn check_log(log: &Path, head: Head) -> Result<Checked, ArchiveError>
     if checkpoint.size != head.log_size || !checkpoint.is_signed_by(&key) {
         return Err(changed("the log's checkpoint"));
     }
-    let against = Against { checkpoints: vec![("the backup's".to_owned(), checkpoint)], ..Against::default() };
+    let against =
+        Against { checkpoints: vec![("the backup's".to_owned(), checkpoint)], ..Against::default() };
     let report = audit::verify_with(log, against, &mut |_| {}).map_err(ArchiveError::Archive)?;
     if let Integrity::Broken(broken) = &report.integrity {
         return Err(ArchiveError::Changed(format!("the audit log ({broken})")));
@@ -68,5 +69,10 @@ pub(crate) fn check_log(log: &Path, head: Head) -> Result<Checked, ArchiveError>
     if last.sequence < head.log_size || !report.keys.contains(&head.verifier_key) {
         return Err(changed("the audit log"));
     }
-    Ok(Checked { head, records: report.records, last_sequence: last.sequence, last_hash: last.hash.to_string() })
+    Ok(Checked {
+        head,
+        records: report.records,
+        last_sequence: last.sequence,
+        last_hash: last.hash.to_string(),
+    })
 }

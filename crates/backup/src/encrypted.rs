@@ -94,7 +94,8 @@ struct Decrypting {
 
 impl Read for Decrypting {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.key.read(CONTEXT, &self.file, self.offset, buffer.len().min(PORTION)).map_err(wrong_key)?;
+        let read =
+            self.key.read(CONTEXT, &self.file, self.offset, buffer.len().min(PORTION)).map_err(wrong_key)?;
         let count = read.data.len();
         buffer[..count].copy_from_slice(&read.data);
         self.offset += count as u64;
@@ -111,7 +112,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (path, key, other) = ["archive", "key", "other"].map(|name| place.path().join(name)).into();
         let write = || {
-            let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+            let file =
+                File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
             let mut out = Encrypting::new(&key, file).unwrap();
             out.write_all(&vec![b'b'; 100_000]).unwrap();
             out

@@ -68,9 +68,7 @@ pub(crate) fn is_member(name: &str) -> bool {
     if [STORE, USAGE, SEAL_KEY, AUDIT_KEY].contains(&name) {
         return true;
     }
-    name.strip_prefix(LOG)
-        .and_then(|name| name.strip_prefix('/'))
-        .is_some_and(audit::is_file_to_copy)
+    name.strip_prefix(LOG).and_then(|name| name.strip_prefix('/')).is_some_and(audit::is_file_to_copy)
 }
 
 /// Returns the bytes that a member may have.

@@ -19,7 +19,9 @@ pub enum ArchiveError {
     /// The archive has an entry that no backup has.
     #[error("not a backup: {0}")]
     Shape(String),
-    #[error("the backup has the form {0}, and this program knows the form {VERSION}: use the release that made it")]
+    #[error(
+        "the backup has the form {0}, and this program knows the form {VERSION}: use the release that made it"
+    )]
     Version(u32),
     /// A member that every backup has is not there.
     #[error("{0} is missing: the backup is not whole")]

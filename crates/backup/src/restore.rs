@@ -59,7 +59,11 @@ pub struct Restored {
 /// Restores an archive into `state_dir`, which is empty or does not exist. Fails without a trace otherwise.
 ///
 /// With `expected` the SHA-256 of the archive must be this one, in hex. For an encrypted one it is that of what was encrypted.
-pub fn restore(archive: impl Read, expected: Option<&str>, state_dir: &Path) -> Result<Restored, RestoreError> {
+pub fn restore(
+    archive: impl Read,
+    expected: Option<&str>,
+    state_dir: &Path,
+) -> Result<Restored, RestoreError> {
     match DirBuilder::new().mode(0o711).create(state_dir) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
         _ => {}
@@ -141,7 +145,8 @@ pub fn continued(state_dir: &Path) -> io::Result<Option<Restored>> {
     };
     let mut text = Vec::new();
     file.take(LONGEST_HEAD).read_to_end(&mut text)?;
-    let restored = serde_json::from_slice(&text).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+    let restored =
+        serde_json::from_slice(&text).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
     Ok(Some(restored))
 }
 

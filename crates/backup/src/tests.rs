@@ -174,7 +174,9 @@ fn a_log_that_was_rewritten_with_its_digests_is_found_by_its_signatures() {
 #[test]
 fn members_that_no_backup_has_are_refused() {
     let original = members(&archive());
-    for name in ["../escaped", "/tmp/escaped", "bin/coffer-guest", "audit/../store.db", "restored.json", "store.db"] {
+    for name in
+        ["../escaped", "/tmp/escaped", "bin/coffer-guest", "audit/../store.db", "restored.json", "store.db"]
+    {
         let mut changed = original.clone();
         changed.insert(2, (name.to_owned(), b"x".to_vec()));
         sealed_again(&mut changed);

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::format::{AUDIT_KEY, Entry, HEAD, Head, LOG, LONGEST_KEY, MANIFEST, MOST, Manifest, SEAL_KEY, STORE, USAGE};
+use crate::format::{
+    AUDIT_KEY, Entry, HEAD, Head, LOG, LONGEST_KEY, MANIFEST, MOST, Manifest, SEAL_KEY, STORE, USAGE,
+};
 
 /// Bytes at the end of a segment in which its last line ends.
 const END: u64 = 64 * 1024;
@@ -63,7 +65,8 @@ pub fn write(out: &mut dyn Write, head: &Head, sources: Sources<'_>) -> Result<(
             Err(error) if error.kind() == io::ErrorKind::NotFound && name.contains('/') => continue,
             file => file?,
         };
-        let whole = (name == last && audit::is_plain_segment(&name)).then(|| whole_lines(&file)).transpose()?;
+        let whole =
+            (name == last && audit::is_plain_segment(&name)).then(|| whole_lines(&file)).transpose()?;
         archive.file(&format!("{LOG}/{name}"), &file, whole)?;
     }
     // A rotation puts the next key beside this one before it is in the log.
@@ -98,7 +101,10 @@ impl Archive<'_> {
         let mut content = Copied { file, offset: 0, end: bytes, sha256: Sha256::new() };
         self.tar.append_data(&mut header(bytes), name, &mut content)?;
         if content.offset != bytes {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a file became shorter while it was copied"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "a file became shorter while it was copied",
+            ));
         }
         let sha256 = hex::encode(content.sha256.finalize());
         self.manifest.members.insert(name.to_owned(), Entry { bytes, sha256 });

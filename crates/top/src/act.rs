@@ -92,7 +92,8 @@ async fn stop(client: &Client, run_id: String) -> Result<Done, Failure> {
 
 fn state(run: Option<wire::v1::Run>) -> String {
     let run = run.unwrap_or_default();
-    let held = if run.holds.len() > 1 { format!(", held for {} reasons", run.holds.len()) } else { String::new() };
+    let held =
+        if run.holds.len() > 1 { format!(", held for {} reasons", run.holds.len()) } else { String::new() };
     format!("run {} is {}{held}", ids::short(&run.run_id), run.state().as_str_name())
 }
 

@@ -64,16 +64,16 @@ pub(crate) async fn collect(client: &Client) -> Result<Board, Failure> {
         client.audit().query_events(quick(request)).await.map(|response| response.into_inner().events)
     };
     let approvals = async {
-        let request =
-            ListApprovalsRequest { state: approval::State::Pending.into(), run_id: String::new() };
-        client.approvals().list_approvals(quick(request)).await.map(|response| response.into_inner().approvals)
+        let request = ListApprovalsRequest { state: approval::State::Pending.into(), run_id: String::new() };
+        client
+            .approvals()
+            .list_approvals(quick(request))
+            .await
+            .map(|response| response.into_inner().approvals)
     };
     let alerts = async {
-        let request = ListAlertsRequest {
-            state: alert::State::Open.into(),
-            page_size: ALERTS,
-            ..Default::default()
-        };
+        let request =
+            ListAlertsRequest { state: alert::State::Open.into(), page_size: ALERTS, ..Default::default() };
         client.alerts().list_alerts(quick(request)).await.map(|response| response.into_inner().alerts)
     };
     let pool = async {
@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn one_record_a_call_and_it_is_the_newest() {
-        let event = |sequence, call: &str| AuditEvent { sequence, call_id: call.into(), ..Default::default() };
+        let event =
+            |sequence, call: &str| AuditEvent { sequence, call_id: call.into(), ..Default::default() };
         let mut events = vec![event(4, "a"), event(3, "b"), event(2, "a"), event(1, "b")];
         latest_of_each_call(&mut events);
         assert_eq!(events.iter().map(|event| event.sequence).collect::<Vec<_>>(), [4, 3]);

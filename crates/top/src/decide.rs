@@ -57,7 +57,18 @@ impl Shown {
         let asked = |shown: &Self| {
             let Approval { digest, preview, operation_json, operation, files, run_id, .. } = shown.0.clone();
             let Approval { justification, risk, policy_digest, call_id, .. } = shown.0.clone();
-            (digest, preview, operation_json, operation, files, run_id, justification, risk, policy_digest, call_id)
+            (
+                digest,
+                preview,
+                operation_json,
+                operation,
+                files,
+                run_id,
+                justification,
+                risk,
+                policy_digest,
+                call_id,
+            )
         };
         asked(self) == asked(other)
     }
@@ -106,7 +117,8 @@ mod tests {
 
     #[test]
     fn the_text_holds_no_command_that_a_reviewer_could_paste_unread() {
-        let approval = Approval { state: State::Pending.into(), approval_id: "a".into(), ..Default::default() };
+        let approval =
+            Approval { state: State::Pending.into(), approval_id: "a".into(), ..Default::default() };
         let text = Shown(approval).text();
         assert!(text.contains("Preview") && !text.contains("coffer approval approve"), "{text}");
     }

@@ -104,7 +104,13 @@ impl Painter {
         let header = view.pane.header();
         let widths = widths(header, view.rows());
         let mark = |column: usize| match sort {
-            Some(sorted) if sorted == column => if reversed { "▼" } else { "▲" },
+            Some(sorted) if sorted == column => {
+                if reversed {
+                    "▼"
+                } else {
+                    "▲"
+                }
+            }
             _ => "",
         };
         let titles: Vec<_> =
@@ -167,11 +173,15 @@ impl Painter {
             return Line::styled(fit(&harmless::cell(&view.message), width), strong);
         }
         let keys = match &view.mode {
-            Mode::Filter => return Line::from(fit(&format!("filter: {}▏", harmless::cell(&view.filter)), width)),
+            Mode::Filter => {
+                return Line::from(fit(&format!("filter: {}▏", harmless::cell(&view.filter)), width));
+            }
             Mode::Reading(_, Some(_)) => "Space: go on  a: approve once  d: deny  Esc: back",
             Mode::Reading(_, None) => "Space: go on  Esc: back",
             Mode::Help => "any key: back",
-            _ if view.pane == Pane::Approvals => "Enter: show and decide  p: pause  x: stop  /: filter  ?: help  q: quit",
+            _ if view.pane == Pane::Approvals => {
+                "Enter: show and decide  p: pause  x: stop  /: filter  ?: help  q: quit"
+            }
             _ => "Enter: show  p: pause  x: stop  /: filter  s: sort  ?: help  q: quit",
         };
         Line::from(fit(keys, width))
@@ -216,7 +226,8 @@ fn panes(view: &View, width: usize) -> Line<'static> {
             break;
         }
         let is_shown = pane == view.pane;
-        let style = if is_shown { Style::default().add_modifier(Modifier::REVERSED) } else { Style::default() };
+        let style =
+            if is_shown { Style::default().add_modifier(Modifier::REVERSED) } else { Style::default() };
         spans.push(Span::styled(text, style));
     }
     if !view.filter.is_empty() && used < width {
@@ -288,7 +299,11 @@ mod tests {
     #[test]
     fn the_lists_fit_80_by_24_and_stay_harmless() {
         let rows = screen(&mut view(), 80, 24);
-        assert!(rows[0].contains("runs 40 (40 ready, 0 paused)  approvals 0  alerts 0  pool 1/4"), "{}", rows[0]);
+        assert!(
+            rows[0].contains("runs 40 (40 ready, 0 paused)  approvals 0  alerts 0  pool 1/4"),
+            "{}",
+            rows[0]
+        );
         assert_eq!(rows[1], " 1 runs  2 calls  3 approvals  4 alerts  5 pool");
         assert!(rows[2].starts_with("RUN    STATE  PROFILE  AGENT"), "{}", rows[2]);
         assert!(rows[3].starts_with("run-0  READY  build    ali␛[2Jce"), "{}", rows[3]);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use command_context::client::Client;
 use cofferdam_client::Connect;
+use command_context::client::Client;
 use presentation::exit::Exit;
 use presentation::failure::Failure;
 use tokio::sync::{Notify, mpsc};

@@ -67,9 +67,11 @@ impl Pager {
         self.keep_seen();
         let rows = self.lines.iter().enumerate().flat_map(|(line, shown)| {
             let seen = shown.seen;
-            harmless::wrap(&shown.text, columns)
-                .into_iter()
-                .map(move |text| Row { line, text: text.to_owned(), seen })
+            harmless::wrap(&shown.text, columns).into_iter().map(move |text| Row {
+                line,
+                text: text.to_owned(),
+                seen,
+            })
         });
         self.rows = rows.collect();
         self.columns = columns;

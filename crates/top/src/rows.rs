@@ -193,7 +193,10 @@ fn of_call(event: &AuditEvent) -> Row {
             word(&event.operation),
             word(&end),
             number(
-                took.map_or_else(|| "-".to_owned(), |took| time::brief(std::time::Duration::from_micros(took))),
+                took.map_or_else(
+                    || "-".to_owned(),
+                    |took| time::brief(std::time::Duration::from_micros(took)),
+                ),
                 took.map_or(-1, |took| i64::try_from(took).unwrap_or(i64::MAX)),
             ),
             word(&input),
@@ -233,10 +236,7 @@ fn of_alert(alert: &Alert) -> Row {
     };
     let measure = match &alert.measure {
         Some(measure)
-            if !matches!(
-                measure.state(),
-                alert_measure::State::None | alert_measure::State::Unspecified
-            ) =>
+            if !matches!(measure.state(), alert_measure::State::None | alert_measure::State::Unspecified) =>
         {
             format!("{} {}", measure.action, measure.state().as_str_name())
         }

@@ -133,7 +133,12 @@ type Working = Pin<Box<dyn Future<Output = Done>>>;
 
 /// Shows the pending approvals of a run, or of all with an empty id, one after the other, to be decided on.
 pub async fn review(daemon: &Connect, first: Client, run_id: String) -> Ended {
-    run(daemon, first, View { pane: Pane::Approvals, filter: run_id, shows_approvals: true, ..View::default() }).await
+    run(
+        daemon,
+        first,
+        View { pane: Pane::Approvals, filter: run_id, shows_approvals: true, ..View::default() },
+    )
+    .await
 }
 
 /// Shows the screen until the user leaves it.

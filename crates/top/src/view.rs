@@ -317,7 +317,9 @@ impl View {
             KeyCode::Backspace => {
                 self.filter.pop();
             }
-            KeyCode::Char(c) if !c.is_control() && self.filter.chars().count() < FILTER => self.filter.push(c),
+            KeyCode::Char(c) if !c.is_control() && self.filter.chars().count() < FILTER => {
+                self.filter.push(c)
+            }
             _ => {}
         }
         self.arrange();

@@ -48,7 +48,9 @@ impl Create {
         context.ui.answer_and_talk(made, |made, _, talk| {
             talk.word(&self.file.display().to_string()).own(": ").word(&bytes(made.size_bytes)).own(" with ");
             talk.word(&count(records, "record", "records")).own(" of the audit log, verified\n");
-            talk.own("sha256 ").word(&made.sha256).own("  (before encryption, for `coffer backup restore --sha256`)\n");
+            talk.own("sha256 ")
+                .word(&made.sha256)
+                .own("  (before encryption, for `coffer backup restore --sha256`)\n");
             talk.own(LEFT_BEHIND).own("\n");
         })
     }
@@ -60,7 +62,9 @@ impl Create {
         disk.sync_all()?;
         let checked = check(&self.file, self.key_file.as_deref())?;
         if checked.head.backup_id != made.backup_id {
-            return Err(Failure::failed("the file is not the backup that the daemon sent: another program wrote it"));
+            return Err(Failure::failed(
+                "the file is not the backup that the daemon sent: another program wrote it",
+            ));
         }
         Ok((made, checked.records))
     }

@@ -25,8 +25,9 @@ fn check(file: &Path, key_file: Option<&Path>) -> Result<Checked, Failure> {
     let unusable = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", file.display()));
     let archive = ::backup::open(file, key_file).map_err(|error| unusable(&error))?;
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let place = tempfile::tempdir_in(parent)
-        .map_err(|error| Failure::failed(format!("cannot unpack the log beside {}: {error}", file.display())))?;
+    let place = tempfile::tempdir_in(parent).map_err(|error| {
+        Failure::failed(format!("cannot unpack the log beside {}: {error}", file.display()))
+    })?;
     ::backup::check(archive, place.path()).map_err(|error| unusable(&chain(&error)))
 }
 

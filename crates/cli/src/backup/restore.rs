@@ -14,7 +14,9 @@ use crate::time;
 /// Run it as the user of the daemon, and start the daemon afterwards: its first record says that it continues from this backup. What was
 /// granted or revoked after the backup is as it was before. Keep the old daemon stopped: two daemons of one log would fork it.
 #[derive(Args, Debug)]
-#[command(before_help = "Example: coffer backup restore cofferdam.backup --state-dir /var/lib/cofferdam --key-file backup.key")]
+#[command(
+    before_help = "Example: coffer backup restore cofferdam.backup --state-dir /var/lib/cofferdam --key-file backup.key"
+)]
 pub(crate) struct Restore {
     /// The backup.
     #[arg(value_name = "FILE")]
@@ -53,7 +55,9 @@ impl Restore {
                 ("head", restored.last_hash.clone()),
             ]);
             talk.own(LEFT_BEHIND).own("\n");
-            talk.own("revoke again what was revoked after the backup was made: tokens, permissions and consents\n");
+            talk.own(
+                "revoke again what was revoked after the backup was made: tokens, permissions and consents\n",
+            );
         })
     }
 }
