@@ -59,7 +59,7 @@ mod tests {
         for name in ["removed", "00000000000000000001.jsonl", "00000000000000000001.jsonl.gz"] {
             assert!(is_file_to_copy(name), "{name}");
         }
-        let size = crate::checkpoint::Checkpoint::file_name(7);
+        let size = checkpoint::Checkpoint::file_name(7);
         assert!(is_file_to_copy(&size), "{size}");
         for name in [
             "",

@@ -23,7 +23,6 @@ use crate::act::{Done, perform};
 use crate::draw::Painter;
 use crate::feed::{self, News};
 use crate::notify::Notifier;
-use crate::rows::Pane;
 use crate::view::{Action, View};
 
 /// Time that the thread of the keys waits before it looks if it has to end.
@@ -133,12 +132,7 @@ type Working = Pin<Box<dyn Future<Output = Done>>>;
 
 /// Shows the pending approvals of a run, or of all with an empty id, one after the other, to be decided on.
 pub async fn review(daemon: &Connect, first: Client, run_id: String) -> Ended {
-    run(
-        daemon,
-        first,
-        View { pane: Pane::Approvals, filter: run_id, shows_approvals: true, ..View::default() },
-    )
-    .await
+    run(daemon, first, View::reviewing(run_id)).await
 }
 
 /// Shows the screen until the user leaves it.

@@ -75,12 +75,17 @@ pub(crate) struct View {
     /// True while an action is under way.
     pub(crate) busy: bool,
     /// True if approvals are shown by themselves, one after the other.
-    pub(crate) shows_approvals: bool,
+    shows_approvals: bool,
     /// Approvals that were shown so.
     shown: BTreeSet<String>,
 }
 
 impl View {
+    /// Creates a view that shows the pending approvals of a run, or of all with an empty id, one after the other.
+    pub(crate) fn reviewing(run_id: String) -> Self {
+        Self { pane: Pane::Approvals, filter: run_id, shows_approvals: true, ..Self::default() }
+    }
+
     /// Takes the lists of a round.
     pub(crate) fn update(&mut self, board: Board) {
         self.board = board;
@@ -440,7 +445,7 @@ mod tests {
 
     #[test]
     fn approvals_come_by_themselves_each_once_and_a_key_for_the_one_before_decides_nothing() {
-        let mut view = View { shows_approvals: true, ..View::default() };
+        let mut view = View::reviewing(String::new());
         let approval = |id: &str| wire::v1::Approval { approval_id: id.into(), ..Default::default() };
         let mut board = Board::default();
         board.approvals.items = vec![approval("1"), approval("2")];

@@ -4000,8 +4000,8 @@ pub mod backup_service_client {
         }
         /// Makes a backup and sends it. It holds the keys of the daemon, so only operators get one, in person: on the Unix
         /// socket or with a certificate. Two records of the log frame it. Calls go on meanwhile, and the rate is bounded. Fails
-        /// with OVERLOADED while another backup is being made, and with RESOURCE_EXHAUSTED if the state disk has no space for the
-        /// copy of the store. The stream ends without `made` if the daemon stops: the backup is not whole then.
+        /// with OVERLOADED while another backup is being made, or if the state disk has no space for the copy of the store. The
+        /// stream ends without `made` if the daemon stops: the backup is not whole then.
         pub async fn create_backup(
             &mut self,
             request: impl tonic::IntoRequest<super::CreateBackupRequest>,
@@ -4050,8 +4050,8 @@ pub mod backup_service_server {
             + 'static;
         /// Makes a backup and sends it. It holds the keys of the daemon, so only operators get one, in person: on the Unix
         /// socket or with a certificate. Two records of the log frame it. Calls go on meanwhile, and the rate is bounded. Fails
-        /// with OVERLOADED while another backup is being made, and with RESOURCE_EXHAUSTED if the state disk has no space for the
-        /// copy of the store. The stream ends without `made` if the daemon stops: the backup is not whole then.
+        /// with OVERLOADED while another backup is being made, or if the state disk has no space for the copy of the store. The
+        /// stream ends without `made` if the daemon stops: the backup is not whole then.
         async fn create_backup(
             &self,
             request: tonic::Request<super::CreateBackupRequest>,
