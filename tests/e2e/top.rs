@@ -1,6 +1,7 @@
 //! `coffer top` and `coffer approval watch` through a pseudo-terminal: what a person sees, and what the keys do.
 
 use std::fs::File;
+use std::num::NonZero;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Stdio;
 use std::time::Duration;
@@ -55,12 +56,19 @@ impl Terminal {
             .spawn()
             .unwrap();
         let master = tokio::fs::File::from_std(File::from(master));
-        Self { child, master, line, screen: vt100::Parser::new(rows, columns, 0), bytes: Vec::new(), before }
+        Self {
+            child,
+            master,
+            line,
+            screen: vt100::Parser::new(size(rows), size(columns), 0),
+            bytes: Vec::new(),
+            before,
+        }
     }
 
     fn resize(&mut self, rows: u16, columns: u16) {
         set_size(&self.line, rows, columns);
-        self.screen.screen_mut().set_size(rows, columns);
+        self.screen.screen_mut().set_size(size(rows), size(columns));
     }
 
     fn signal(&self, signal: Signal) {
@@ -106,6 +114,10 @@ impl Terminal {
         assert!(!self.screen.screen().hide_cursor(), "the cursor is hidden");
         status.code().unwrap_or(-1)
     }
+}
+
+fn size(cells: u16) -> NonZero<u16> {
+    NonZero::new(cells).unwrap()
 }
 
 fn set_size(line: &File, rows: u16, columns: u16) {
