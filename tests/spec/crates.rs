@@ -17,6 +17,8 @@ const ARROWS: [(&str, &str); 81] = [
     ("atomic-file", ""),
     ("audit", "atomic-file redact text timestamp"),
     ("audit-service", "audit identity metrics operations redact refusal timestamp webhook wire"),
+    ("backup", "atomic-file audit seal timestamp"),
+    ("backup-service", "audit audit-service backup identity operations refusal runs store timestamp wire"),
     (
         "bases",
         "admission atomic-file audit audit-service disk-quotas executor host-launch identity operations redact refusal runs store timestamp wire",
@@ -36,7 +38,7 @@ const ARROWS: [(&str, &str); 81] = [
     ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (
         "cli",
-        "audit capacity certificates checkup cofferdam-client command-context daemon-control document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout usage-report wire",
+        "audit backup capacity certificates checkup cofferdam-client command-context daemon-control document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp top tryout usage-report wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-context", "cofferdam-client compose presentation wire"),
@@ -51,7 +53,7 @@ const ARROWS: [(&str, &str); 81] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets service-manager store take-over terminals timestamp traces uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets service-manager store take-over terminals timestamp traces uploads webhook wire worker-protocol",
         "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store tenants terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("daemon-control", "command-context presentation wire"),
@@ -136,6 +138,7 @@ const ARROWS: [(&str, &str); 81] = [
     ("text", ""),
     ("timestamp", ""),
     ("traces", "audit webhook"),
+    ("top", "cofferdam-client command-context presentation text wire"),
     ("tryout", "atomic-file doctor leftovers policy text"),
     ("uploads", "disk-quotas identity jail operations refusal"),
     ("usage-report", "command-context presentation wire"),

@@ -5,6 +5,7 @@ use tonic::transport::Channel;
 use wire::v1::alert_service_client::AlertServiceClient;
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
+use wire::v1::backup_service_client::BackupServiceClient;
 use wire::v1::base_service_client::BaseServiceClient;
 use wire::v1::checkpoint_service_client::CheckpointServiceClient;
 use wire::v1::daemon_service_client::DaemonServiceClient;
@@ -72,6 +73,7 @@ services! {
     processes: ProcessServiceClient,
     sessions: SessionServiceClient,
     files: FileServiceClient,
+    backups: BackupServiceClient,
     bases: BaseServiceClient,
     checkpoints: CheckpointServiceClient,
     trash: TrashServiceClient,

@@ -84,6 +84,10 @@ pub enum Kind {
     ImageBuilt,
     /// A run's bundle was created. The SHA-256 of its manifest is in `details`.
     BundleCreated,
+    /// A backup is begun, and was sent or failed. One record is on disk before the first byte, and another one after the last.
+    BackupCreated,
+    /// This daemon continues from a backup. The record comes before all others of the daemon that are not the log's own.
+    StateRestored,
     /// An operator granted a permission, or lifted a revocation. The record is on disk before it takes effect.
     PermissionGranted,
     /// An operator revoked a permission, or ended a grant. The record is on disk before it takes effect.
@@ -157,6 +161,8 @@ impl Kind {
             Self::ImageImported => "image_imported",
             Self::ImageBuilt => "image_built",
             Self::BundleCreated => "bundle_created",
+            Self::BackupCreated => "backup_created",
+            Self::StateRestored => "state_restored",
             Self::PermissionGranted => "permission_granted",
             Self::PermissionRevoked => "permission_revoked",
             Self::TokenCreated => "token_created",

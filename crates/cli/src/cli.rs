@@ -10,8 +10,8 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, base, bundle, call, checkpoint, completions, cp, egress, image, limits, manual,
-    mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, upgrade, workspace,
+    alert, approval, audit, backup, base, bundle, call, checkpoint, completions, cp, egress, image, limits,
+    manual, mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, upgrade, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -137,6 +137,10 @@ enum Command {
     Tls(tls::Command),
     Limits(limits::Limits),
     Usage(usage_report::Usage),
+    Top(top::Top),
+    /// Back up store, keys and audit log, and restore them.
+    #[command(subcommand)]
+    Backup(backup::Command),
     Throttle(limits::Throttle),
     Mcp(mcp::Mcp),
     Plan(plan::Plan),
@@ -214,6 +218,8 @@ impl Cli {
             Command::Tls(command) => command.run(&context).await,
             Command::Limits(limits) => limits.run(&context).await,
             Command::Usage(usage) => usage.run(&context).await,
+            Command::Top(top) => top.run(&context).await,
+            Command::Backup(command) => command.run(&context).await,
             Command::Throttle(throttle) => throttle.run(&context).await,
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Plan(plan) => plan.run(&context).await,

@@ -3,6 +3,7 @@
 mod alert;
 mod approval;
 mod audit;
+mod backup;
 mod base;
 mod bundle;
 mod call;

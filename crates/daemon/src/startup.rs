@@ -145,6 +145,11 @@ fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         bail!("another cofferd uses state_dir {shown}: stop it, or give this one a separate state_dir");
     }
+    if backup_service::is_unfinished(path) {
+        bail!(
+            "a restore into state_dir {shown} was not finished: remove all files in it, and restore the backup again"
+        );
+    }
     let instance = instance(&path.join("instance")).context("cannot keep this daemon's identity")?;
     Ok(StateDirectory { _lock: lock, instance })
 }

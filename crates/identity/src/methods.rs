@@ -81,6 +81,8 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.AuditService/RotateKey", &[Operator], IN_PERSON),
     row("/cofferdam.v1.AuditService/StreamEvents", READERS, WIDE),
     row("/cofferdam.v1.AuditService/VerifyLog", READERS, WIDE),
+    // It holds the keys of the daemon.
+    row("/cofferdam.v1.BackupService/CreateBackup", &[Operator], IN_PERSON),
     row("/cofferdam.v1.BaseService/CreateBase", MAKERS, WIDE),
     row("/cofferdam.v1.BaseService/DeleteBase", MAKERS, WIDE),
     row("/cofferdam.v1.BaseService/GetBase", MAKERS, WIDE),
@@ -108,6 +110,7 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.FileService/UploadFile", MAKERS, TOOLS),
     row("/cofferdam.v1.ForwardService/ForwardPort", MAKERS, TOOLS),
     row("/cofferdam.v1.HostService/ExamineHost", EVERYBODY, WIDE),
+    steers("/cofferdam.v1.HostService/GetPool", EVERYBODY, WIDE),
     row("/cofferdam.v1.ImageService/BuildImage", &[Operator], WIDE),
     row("/cofferdam.v1.ImageService/ImportImage", &[Operator], WIDE),
     row("/cofferdam.v1.ImageService/ListImages", &[Operator], WIDE),

@@ -1,12 +1,12 @@
 //! `coffer approval approve` and `coffer approval deny`.
 
 use clap::Args;
+use top::missing;
 use wire::v1::DecideApprovalRequest;
 use wire::v1::approval::{Remember, State};
 use wire::v1::decide_approval_request::Decision;
 
 use super::resolve;
-use super::votes::missing;
 use crate::client::{Context, quick};
 use crate::failure::Ended;
 

@@ -1,6 +1,7 @@
 //! `coffer approval list`.
 
 use clap::Args;
+use top::expiry;
 use wire::v1::approval::State;
 use wire::v1::{Approval, ListApprovalsRequest};
 
@@ -81,16 +82,6 @@ fn tell_own(approvals: &[Approval], own: Option<&str>, decides_own: bool, talk: 
     } else {
         talk.own("another user with the role approver decides, or a token of that role,\n");
         talk.own("unless the configuration says approvals.allow_self_approval: true\n");
-    }
-}
-
-/// Returns the time after which a pending approval expires.
-pub(super) fn expiry(approval: &Approval, now: &wire::Timestamp) -> String {
-    match (approval.state(), approval.expires_at.as_ref()) {
-        (State::Pending, Some(end)) => {
-            time::between(Some(now), Some(end)).map_or_else(|| "now".into(), time::brief)
-        }
-        _ => "-".into(),
     }
 }
 

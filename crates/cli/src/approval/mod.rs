@@ -4,7 +4,6 @@ mod decide;
 mod list;
 mod remembered;
 mod show;
-mod votes;
 mod watch;
 
 use wire::v1::ListApprovalsRequest;

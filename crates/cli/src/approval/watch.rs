@@ -1,10 +1,12 @@
 //! `coffer approval watch`.
 
+use std::cell::RefCell;
+
 use clap::Args;
+use top::{Notifier, missing};
 use wire::v1::approval::State;
 use wire::v1::{Approval, WatchApprovalsRequest};
 
-use super::votes::missing;
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Ended;
@@ -12,22 +14,38 @@ use crate::output::{Output, Style};
 use crate::run_ref::RunRef;
 use crate::{follow, ids};
 
-/// Print the pending approvals, then each change.
+/// Show the pending approvals one after the other, whole, and decide on each with one key: `a` or `d`.
+///
+/// The key to approve works once all of the approval was on the screen. A terminal that can show notifications of the desktop shows one
+/// for each approval. Without a terminal, or with --print or --output, the approvals and each change are printed instead.
 #[derive(Args, Debug)]
-#[command(before_help = "Example: coffer approval watch")]
+#[command(before_help = "Example: coffer approval watch\n         coffer approval watch --print")]
 pub(crate) struct Watch {
     /// Only approvals of this run.
     #[arg(long, value_name = "RUN")]
     run: Option<RunRef>,
+    /// Print a line for each pending approval, then for each change, and decide on none.
+    #[arg(long)]
+    print: bool,
 }
 
 impl Watch {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
         let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
+        if !self.print && !ui.is_data_only() && top::is_possible() {
+            return top::review(&context.daemon, client, run_id).await;
+        }
+        let notifier = (!ui.is_data_only()).then(|| RefCell::new(Notifier::default()));
         let request = WatchApprovalsRequest { run_id };
         let changes = client.approvals().watch_approvals(request).await?.into_inner();
-        follow::print(ui, changes, |change| change.approval, render, |_| false).await?;
+        let is_last = |approval: &Approval| {
+            if let Some(notifier) = &notifier {
+                notifier.borrow_mut().tell([approval]);
+            }
+            false
+        };
+        follow::print(ui, changes, |change| change.approval, render, is_last).await?;
         Ok(Exit::Ok)
     }
 }

@@ -398,6 +398,10 @@ impl HostService for Canned {
         };
         Ok(Response::new(ExamineHostResponse { findings: vec![finding] }))
     }
+
+    async fn get_pool(&self, _: Request<GetPoolRequest>) -> Answer<GetPoolResponse> {
+        Ok(Response::new(GetPoolResponse { kinds: Vec::new() }))
+    }
 }
 
 #[tonic::async_trait]

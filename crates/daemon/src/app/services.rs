@@ -7,6 +7,7 @@ use uploads::Uploads;
 use anomaly::Alerts;
 use anyhow::Context as _;
 use audit_service::Index;
+use backup_service::Backups;
 use bundles::Bundles;
 use calls::grants::Grants;
 use calls::{Calls, Control, Life, Replays, Transcripts};
@@ -39,6 +40,8 @@ pub(super) fn services(
     let (tasks, stop) = (|| tasks.clone(), || stop.clone());
     let bundles = Bundles::open(&config.state_dir, config.spool_min_free, runs(), audit(), store.clone())
         .context("cannot make the directory of bundles in state_dir")?;
+    let backups = Backups::open(&config.state_dir, config.spool_min_free, audit())
+        .context("cannot make the directory of backups in state_dir")?;
     let replays = Arc::new(Replays::new(audit(), gateway(), runs()));
     let terminals = Terminals {
         sessions: Sessions::new(config.sessions.clone()),
@@ -101,6 +104,7 @@ pub(super) fn services(
             tasks: tasks(),
             stop: stop(),
         },
+        backup: rpc::backup::Service { backups: Arc::new(backups), tasks: tasks(), stop: stop() },
         policy: rpc::policy::Service {
             gateway: gateway(),
             runs: runs(),

@@ -57,6 +57,23 @@ impl HostService for Service {
         );
         Ok(Response::new(v1::ExamineHostResponse { findings: findings.into_iter().map(to_wire).collect() }))
     }
+
+    async fn get_pool(
+        &self,
+        _request: Request<v1::GetPoolRequest>,
+    ) -> Result<Response<v1::GetPoolResponse>, Status> {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let fills = self.runs.launcher.pool.fills().into_iter();
+        let mut kinds: Vec<_> = fills
+            .map(|fill| v1::PoolKind {
+                name: fill.name,
+                waiting: number(fill.ready),
+                wanted: number(fill.target),
+            })
+            .collect();
+        kinds.sort_by(|one, other| one.name.cmp(&other.name));
+        super::portion::answer(v1::GetPoolResponse { kinds })
+    }
 }
 
 /// Returns the escapes that are known for the engine's versions, which the daemon read at its start.

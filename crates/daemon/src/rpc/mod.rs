@@ -4,6 +4,7 @@
 pub(crate) mod alert;
 pub(crate) mod approval;
 pub(crate) mod audit;
+pub(crate) mod backup;
 pub(crate) mod base;
 pub(crate) mod checkpoint;
 pub(crate) mod companion_log;
@@ -52,6 +53,7 @@ use tower::{Layer as _, Service};
 use wire::v1::alert_service_server::AlertServiceServer;
 use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
+use wire::v1::backup_service_server::BackupServiceServer;
 use wire::v1::base_service_server::BaseServiceServer;
 use wire::v1::checkpoint_service_server::CheckpointServiceServer;
 use wire::v1::daemon_service_server::DaemonServiceServer;
@@ -130,6 +132,7 @@ pub(crate) struct Services {
     pub(crate) file: file::Service,
     pub(crate) approval: approval::Service,
     pub(crate) audit: audit::Service,
+    pub(crate) backup: backup::Service,
     pub(crate) policy: policy::Service,
     pub(crate) alert: alert::Service,
     pub(crate) permission: permission::Service,
@@ -195,6 +198,7 @@ async fn try_serve(
     routes.add_service(capped!(FileServiceServer, services.file));
     routes.add_service(capped!(ApprovalServiceServer, services.approval));
     routes.add_service(capped!(AuditServiceServer, services.audit));
+    routes.add_service(capped!(BackupServiceServer, services.backup));
     routes.add_service(capped!(PolicyServiceServer, services.policy));
     routes.add_service(capped!(AlertServiceServer, services.alert));
     routes.add_service(capped!(PermissionServiceServer, services.permission));
@@ -251,6 +255,7 @@ async fn say_health(reporter: &HealthReporter, seen: Seen) {
         FileServiceServer::<file::Service>::NAME,
         ApprovalServiceServer::<approval::Service>::NAME,
         AuditServiceServer::<audit::Service>::NAME,
+        BackupServiceServer::<backup::Service>::NAME,
         PolicyServiceServer::<policy::Service>::NAME,
         AlertServiceServer::<alert::Service>::NAME,
         PermissionServiceServer::<permission::Service>::NAME,

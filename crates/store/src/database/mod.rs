@@ -14,6 +14,7 @@ mod checkpoints;
 mod ending;
 mod mark;
 mod policies;
+mod restored;
 mod runs;
 mod schema;
 mod secrets;
@@ -35,6 +36,7 @@ pub use calls::{Bare, StoredCall};
 pub use ending::Ending;
 pub use mark::StoredMark;
 pub use schema::schema_version;
+pub use restored::Trees;
 pub use settled::SettledApproval;
 pub use transcripts::{MAX_SESSIONS, Taken, Turn};
 
@@ -62,6 +64,10 @@ pub enum StoreError {
     Thread(#[source] std::io::Error),
     #[error("the store's task ended")]
     Task,
+    #[error("a copy of the store cannot be written")]
+    Copy(#[source] std::io::Error),
+    #[error("the copy of the store is damaged")]
+    Damaged,
 }
 
 impl StoreError {

@@ -3833,6 +3833,396 @@ pub mod audit_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// See BackupService.CreateBackup.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateBackupRequest {}
+impl ::prost::Name for CreateBackupRequest {
+    const NAME: &'static str = "CreateBackupRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CreateBackupRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CreateBackupRequest".into()
+    }
+}
+/// Part of a backup.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateBackupResponse {
+    /// One part, or the end.
+    #[prost(oneof = "create_backup_response::Event", tags = "1, 2")]
+    pub event: ::core::option::Option<create_backup_response::Event>,
+}
+/// Nested message and enum types in `CreateBackupResponse`.
+pub mod create_backup_response {
+    /// One part, or the end.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Event {
+        /// Next bytes of the archive.
+        #[prost(bytes, tag = "1")]
+        Data(::prost::alloc::vec::Vec<u8>),
+        /// Sent last, after all bytes.
+        #[prost(message, tag = "2")]
+        Made(super::BackupMade),
+    }
+}
+impl ::prost::Name for CreateBackupResponse {
+    const NAME: &'static str = "CreateBackupResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CreateBackupResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CreateBackupResponse".into()
+    }
+}
+/// A whole backup.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackupMade {
+    /// UUIDv7, which the records of the log and the first record after a restore have.
+    #[prost(string, tag = "1")]
+    pub backup_id: ::prost::alloc::string::String,
+    /// Bytes of the archive.
+    #[prost(uint64, tag = "2")]
+    pub size_bytes: u64,
+    /// SHA-256 of the archive, lower-case hex. A record of the log has it, too.
+    #[prost(string, tag = "3")]
+    pub sha256: ::prost::alloc::string::String,
+    /// Last record of the log that is in the backup at least: a signed checkpoint covers all up to it.
+    #[prost(uint64, tag = "4")]
+    pub log_size: u64,
+    /// Key that has signed the checkpoint.
+    #[prost(string, tag = "5")]
+    pub verifier_key: ::prost::alloc::string::String,
+}
+impl ::prost::Name for BackupMade {
+    const NAME: &'static str = "BackupMade";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BackupMade".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BackupMade".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod backup_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Makes backups while the daemon works. `coffer backup restore` reads them, offline.
+    #[derive(Debug, Clone)]
+    pub struct BackupServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl BackupServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> BackupServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> BackupServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            BackupServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Makes a backup and sends it. It holds the keys of the daemon, so only operators get one, in person: on the Unix
+        /// socket or with a certificate. Two records of the log frame it. Calls go on meanwhile, and the rate is bounded. Fails
+        /// with OVERLOADED while another backup is being made, or if the state disk has no space for the copy of the store. The
+        /// stream ends without `made` if the daemon stops: the backup is not whole then.
+        pub async fn create_backup(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateBackupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::CreateBackupResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.BackupService/CreateBackup",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.BackupService", "CreateBackup"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod backup_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with BackupServiceServer.
+    #[async_trait]
+    pub trait BackupService: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the CreateBackup method.
+        type CreateBackupStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::CreateBackupResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Makes a backup and sends it. It holds the keys of the daemon, so only operators get one, in person: on the Unix
+        /// socket or with a certificate. Two records of the log frame it. Calls go on meanwhile, and the rate is bounded. Fails
+        /// with OVERLOADED while another backup is being made, or if the state disk has no space for the copy of the store. The
+        /// stream ends without `made` if the daemon stops: the backup is not whole then.
+        async fn create_backup(
+            &self,
+            request: tonic::Request<super::CreateBackupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::CreateBackupStream>,
+            tonic::Status,
+        >;
+    }
+    /// Makes backups while the daemon works. `coffer backup restore` reads them, offline.
+    #[derive(Debug)]
+    pub struct BackupServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> BackupServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for BackupServiceServer<T>
+    where
+        T: BackupService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.BackupService/CreateBackup" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateBackupSvc<T: BackupService>(pub Arc<T>);
+                    impl<
+                        T: BackupService,
+                    > tonic::server::ServerStreamingService<super::CreateBackupRequest>
+                    for CreateBackupSvc<T> {
+                        type Response = super::CreateBackupResponse;
+                        type ResponseStream = T::CreateBackupStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreateBackupRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as BackupService>::create_backup(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateBackupSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for BackupServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.BackupService";
+    impl<T> tonic::server::NamedService for BackupServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// The rules of a run's connections, and what it has used.
 ///
 /// The counts begin when the daemon creates the run, or adopts it after a restart.
@@ -16907,6 +17297,59 @@ impl ::prost::Name for HostFinding {
         "/cofferdam.v1.HostFinding".into()
     }
 }
+/// See HostService.GetPool.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetPoolRequest {}
+impl ::prost::Name for GetPoolRequest {
+    const NAME: &'static str = "GetPoolRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetPoolRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetPoolRequest".into()
+    }
+}
+/// The pool at this moment.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetPoolResponse {
+    /// One for each kind of container that is made ahead, sorted by name. Empty without a pool in the configuration.
+    #[prost(message, repeated, tag = "1")]
+    pub kinds: ::prost::alloc::vec::Vec<PoolKind>,
+}
+impl ::prost::Name for GetPoolResponse {
+    const NAME: &'static str = "GetPoolResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetPoolResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetPoolResponse".into()
+    }
+}
+/// Containers of one kind that are made before a run needs them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PoolKind {
+    /// Profile and image, such as `review/default`. Several kinds can have the same name: they differ in limits.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Containers that wait now.
+    #[prost(uint32, tag = "2")]
+    pub waiting: u32,
+    /// Containers that should wait, by demand and by the memory of the host.
+    #[prost(uint32, tag = "3")]
+    pub wanted: u32,
+}
+impl ::prost::Name for PoolKind {
+    const NAME: &'static str = "PoolKind";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.PoolKind".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.PoolKind".into()
+    }
+}
 /// Generated client implementations.
 #[cfg(feature = "grpc")]
 pub mod host_service_client {
@@ -17028,6 +17471,31 @@ pub mod host_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.HostService", "ExamineHost"));
             self.inner.unary(req, path, codec).await
         }
+        /// Containers that wait for runs, without a question to the engine.
+        pub async fn get_pool(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetPoolRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetPoolResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.HostService/GetPool",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.HostService", "GetPool"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -17055,6 +17523,11 @@ pub mod host_service_server {
             tonic::Response<super::ExamineHostResponse>,
             tonic::Status,
         >;
+        /// Containers that wait for runs, without a question to the engine.
+        async fn get_pool(
+            &self,
+            request: tonic::Request<super::GetPoolRequest>,
+        ) -> std::result::Result<tonic::Response<super::GetPoolResponse>, tonic::Status>;
     }
     /// Examines the host on which the daemon runs.
     #[derive(Debug)]
@@ -17163,6 +17636,51 @@ pub mod host_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExamineHostSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.HostService/GetPool" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetPoolSvc<T: HostService>(pub Arc<T>);
+                    impl<
+                        T: HostService,
+                    > tonic::server::UnaryService<super::GetPoolRequest>
+                    for GetPoolSvc<T> {
+                        type Response = super::GetPoolResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetPoolRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as HostService>::get_pool(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetPoolSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -3,17 +3,17 @@
 use wire::v1::Approval;
 use wire::v1::approval::Remember;
 
-use crate::quantity::count;
-use crate::time;
+use presentation::quantity::count;
+use presentation::time;
 
 /// Describes the missing votes, such as `2 more consents at the level director`.
-pub(super) fn missing(approval: &Approval) -> String {
+pub fn missing(approval: &Approval) -> String {
     let given = approval.votes.iter().filter(|vote| vote.approved).count() as u64;
     let missing = u64::from(approval.approvals_needed).saturating_sub(given);
     format!("{} at the level {}", count(missing, "more consent", "more consents"), approval.level_needed)
 }
 
-pub(super) fn needed(approval: &Approval) -> String {
+pub(crate) fn needed(approval: &Approval) -> String {
     if approval.level_needed.is_empty() {
         return String::new();
     }
@@ -22,7 +22,7 @@ pub(super) fn needed(approval: &Approval) -> String {
 }
 
 /// Returns one line for each vote, with its comment.
-pub(super) fn lines(approval: &Approval) -> Vec<String> {
+pub(crate) fn lines(approval: &Approval) -> Vec<String> {
     let line = |vote: &wire::v1::ApprovalVote| {
         let said = if vote.approved { "consents" } else { "denies" };
         let comment = if vote.comment.is_empty() { String::new() } else { format!(": {}", vote.comment) };
@@ -37,7 +37,7 @@ pub(super) fn lines(approval: &Approval) -> Vec<String> {
 }
 
 /// Returns the forms other than *once* in which the consent may be remembered.
-pub(super) fn options(approval: &Approval) -> Vec<Remember> {
+pub(crate) fn options(approval: &Approval) -> Vec<Remember> {
     approval.remember_options().filter(|form| matches!(form, Remember::Digest | Remember::Prefix)).collect()
 }
 
