@@ -14,6 +14,7 @@ use listener::{Certificates, Tokens};
 use oidc::Issuers;
 use port_forwarding::PortForwarding;
 use terminals::{Sessions, Terminals};
+use web_console::Doors;
 
 use super::parts::Parts;
 use crate::config::Config;
@@ -27,6 +28,7 @@ pub(super) fn services(
     config: &Config,
     (tokens, issuers, certificates): (Arc<Tokens>, Arc<Issuers>, Option<Arc<Certificates>>),
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
+    doors: Option<Arc<Doors>>,
 ) -> anyhow::Result<Services> {
     let Parts { control, workers, records, bases, checkpoints, life, store } = parts;
     let Control { gateway, limits, approvals, .. } = control;
@@ -113,6 +115,7 @@ pub(super) fn services(
         terminal: rpc::terminal::Service(Arc::new(terminals)),
         trash: rpc::trash::Service { runs: runs() },
         usage: rpc::usage::Service { runs: runs() },
+        console: rpc::console::Service { doors },
         token: rpc::token::Service { tokens, gateway: gateway(), tasks: tasks() },
         host: rpc::host::Service {
             runs: runs(),
