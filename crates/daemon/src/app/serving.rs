@@ -85,7 +85,7 @@ impl Recovered {
         let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
         let loader = Loader::new(files, judges, parts.records.audit.clone(), parts.store.clone());
         let loader = Arc::new(loader);
-        let bound = console::bind(config.console.as_ref()).await?;
+        let bound = console::bind(config.console.as_ref(), &config.state_dir).await?;
         let services = services(
             (&calls, &parts),
             &config,
