@@ -57,7 +57,9 @@ pub(crate) fn start(
         shown.insert(match identity {
             Identity::User { uid, gid } => Peer::Local { uid: *uid, gid: *gid },
             Identity::Token(_) => browsers.peer(from, None),
-            Identity::Certificate(certificate) => browsers.peer(from, certificate.shown.get::<Subject>().cloned()),
+            Identity::Certificate(certificate) => {
+                browsers.peer(from, certificate.shown.get::<Subject>().cloned())
+            }
         });
         shown
     });

@@ -94,7 +94,12 @@ impl Recovered {
             bound.as_ref().map(|bound| bound.doors.clone()),
         )?;
         let served = rpc::served(services)?;
-        console::start(bound, (&served.routes, &guard), certificates.clone(), (&parts.life.tasks, &parts.life.stop));
+        console::start(
+            bound,
+            (&served.routes, &guard),
+            certificates.clone(),
+            (&parts.life.tasks, &parts.life.stop),
+        );
         let server = tokio::spawn(rpc::serve(served, socket, tcp, guard));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
         parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());
