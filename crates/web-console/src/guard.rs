@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use tokio::time::timeout;
 use tonic::codegen::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, ORIGIN, REFERRER_POLICY,
-    STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use tonic::codegen::http::{HeaderMap, Method, StatusCode, Uri};
 
@@ -61,9 +61,6 @@ pub(crate) async fn guard(Extracted(state): Extracted<State>, request: Request, 
     let headers = answer.headers_mut();
     for (name, value) in CLOSED {
         headers.insert(name, HeaderValue::from_static(value));
-    }
-    if origin.is_secure() {
-        headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
     answer
 }
