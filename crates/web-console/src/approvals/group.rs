@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use axum::extract::{Path, State as Extracted};
+use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use sha2::{Digest as _, Sha256};
@@ -12,7 +12,6 @@ use wire::v1::{Approval, ListApprovalsRequest};
 
 use super::decide::form;
 use super::facts;
-use crate::State as Console;
 use crate::api::quick;
 use crate::error::Problem;
 use crate::layout::live_page;
@@ -97,11 +96,7 @@ fn key(approval: &Approval) -> String {
     hex::encode(digest.finalize())
 }
 
-pub(super) async fn page(
-    Extracted(_): Extracted<Console>,
-    Path(key): Path<String>,
-    viewer: Viewer,
-) -> Result<Response, Problem> {
+pub(super) async fn page(Path(key): Path<String>, viewer: Viewer) -> Result<Response, Problem> {
     let found = groups(pending(&viewer).await?).into_iter().find(|group| group.key == key);
     let Some(group) = found else { return Ok(gone(&viewer)) };
     let now = UnixMillis::now();
