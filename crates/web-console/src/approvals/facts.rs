@@ -1,4 +1,4 @@
-//! What a reviewer must see of a request: who asks, why, what exactly, under which rule, and until when.
+//! Shows the facts of a request that a reviewer needs: who asks, why, for what exactly, under which rule, and until when.
 
 use maud::{Markup, html};
 use serde_json::Value;

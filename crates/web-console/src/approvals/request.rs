@@ -62,7 +62,7 @@ pub(super) async fn show(
     Ok(live_page("Approvals", viewer, "/events/approvals", main))
 }
 
-/// What is around a request. A part that the viewer may not see, or that cannot be read, is left out.
+/// The surroundings of a request. A part that the viewer may not see, or that cannot be read, is left out.
 struct Surroundings {
     run: Option<Run>,
     earlier: Vec<Approval>,
