@@ -9,6 +9,7 @@ use super::root;
 /// Each crate, and all others of ours that it is built with. Tests may use more.
 const ARROWS: [(&str, &str); 80] = [
 const ARROWS: [(&str, &str); 81] = [
+const ARROWS: [(&str, &str); 79] = [
     ("admission", ""),
     (
         "anomaly",
@@ -54,7 +55,7 @@ const ARROWS: [(&str, &str); 81] = [
     (
         "daemon",
         "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets service-manager store take-over terminals timestamp traces uploads webhook wire worker-protocol",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store tenants terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store tenants terminals timestamp uploads web-console webhook wire worker-protocol",
     ),
     ("daemon-control", "command-context presentation wire"),
     ("daemon-log", "text"),
@@ -143,6 +144,7 @@ const ARROWS: [(&str, &str); 81] = [
     ("uploads", "disk-quotas identity jail operations refusal"),
     ("usage-report", "command-context presentation wire"),
     ("warm-pool", ""),
+    ("web-console", "admission atomic-file seal text timestamp wire"),
     ("webhook", ""),
     ("wire", ""),
     ("worker-protocol", "jail operations text wire"),

@@ -9,6 +9,7 @@ use wire::v1::backup_service_client::BackupServiceClient;
 use wire::v1::base_service_client::BaseServiceClient;
 use wire::v1::checkpoint_service_client::CheckpointServiceClient;
 use wire::v1::daemon_service_client::DaemonServiceClient;
+use wire::v1::console_service_client::ConsoleServiceClient;
 use wire::v1::egress_service_client::EgressServiceClient;
 use wire::v1::file_service_client::FileServiceClient;
 use wire::v1::forward_service_client::ForwardServiceClient;
@@ -91,4 +92,5 @@ services! {
     forward: ForwardServiceClient,
     usage: UsageServiceClient,
     daemon: DaemonServiceClient,
+    console: ConsoleServiceClient,
 }

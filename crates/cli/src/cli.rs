@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, backup, base, bundle, call, checkpoint, completions, cp, egress, image, limits,
+    alert, approval, audit, backup, base, bundle, call, checkpoint, completions, console, cp, egress, image, limits,
     manual, mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, upgrade, workspace,
 };
 
@@ -135,6 +135,7 @@ enum Command {
     /// Make and renew certificates for the daemon and its clients.
     #[command(subcommand)]
     Tls(tls::Command),
+    Console(console::Console),
     Limits(limits::Limits),
     Usage(usage_report::Usage),
     Top(top::Top),
@@ -216,6 +217,7 @@ impl Cli {
             Command::Permission(command) => command.run(&context).await,
             Command::Token(command) => command.run(&context).await,
             Command::Tls(command) => command.run(&context).await,
+            Command::Console(console) => console.run(&context).await,
             Command::Limits(limits) => limits.run(&context).await,
             Command::Usage(usage) => usage.run(&context).await,
             Command::Top(top) => top.run(&context).await,

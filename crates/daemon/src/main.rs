@@ -7,6 +7,7 @@ mod cgroup_view;
 mod check;
 mod config;
 mod hand_over;
+mod console;
 mod images;
 mod mcp;
 mod memory;

@@ -98,6 +98,9 @@ pub const METHODS: &[Method] = &[
     steers("/cofferdam.v1.DaemonService/GetDaemonStatus", EVERYBODY, WIDE),
     row("/cofferdam.v1.DaemonService/ReloadDaemon", &[Operator], WIDE),
     steers("/cofferdam.v1.DaemonService/SetLogLevel", &[Operator], WIDE),
+    // The link opens no more than the credential of its maker, and ends with it.
+    row("/cofferdam.v1.ConsoleService/CreateConsoleLink", EVERYBODY, RUNS),
+    steers("/cofferdam.v1.ConsoleService/GetViewer", EVERYBODY, RUNS),
     steers("/cofferdam.v1.EgressService/GetEgress", EVERYBODY, TOOLS),
     steers("/cofferdam.v1.EgressService/NarrowEgress", MAKERS, RUNS),
     row("/cofferdam.v1.EgressService/WatchConnections", EVERYBODY, RUNS),

@@ -15,6 +15,7 @@ use comparisons::Comparisons;
 use listener::{Certificates, GuardLayer, Tokens};
 use port_forwarding::PortForwarding;
 use terminals::{Sessions, Terminals};
+use web_console::Doors;
 
 use super::parts::Parts;
 use crate::config::Config;
@@ -31,6 +32,7 @@ pub(super) fn services(
     (tokens, guard, certificates): (Arc<Tokens>, GuardLayer, Option<Arc<Certificates>>),
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
     (reloader, readiness): (Arc<Reloader>, Arc<Readiness>),
+    doors: Option<Arc<Doors>>,
 ) -> anyhow::Result<Services> {
     let Parts { control, workers, records, bases, checkpoints, life, store } = parts;
     let Control { gateway, limits, approvals, .. } = control;
@@ -120,6 +122,7 @@ pub(super) fn services(
         terminal: rpc::terminal::Service(Arc::new(terminals)),
         trash: rpc::trash::Service { runs: runs() },
         usage: rpc::usage::Service { runs: runs() },
+        console: rpc::console::Service { doors },
         token: rpc::token::Service { tokens, gateway: gateway(), tasks: tasks() },
         host: rpc::host::Service {
             runs: runs(),

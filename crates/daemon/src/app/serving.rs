@@ -40,7 +40,7 @@ use crate::recovery::RecoveryCursor;
 use crate::reload::{IssuerTasks, Reloader, Targets};
 use crate::rpc;
 use crate::startup::StateDirectory;
-use crate::{mcp, memory, metrics, traces};
+use crate::{console, mcp, memory, metrics, traces};
 
 /// Longest time that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -128,14 +128,23 @@ impl Recovered {
         let (sources, own) = ((loader.clone(), audit), (own_log.clone(), manager.clone()));
         let reloader = Reloader::new((file.to_owned(), config.clone()), sources, own, targets);
         let reloader = Arc::new(reloader);
+        let bound = console::bind(config.console.as_ref(), &config.state_dir).await?;
         let services = services(
             (&calls, &parts),
             &config,
             (tokens, guard.clone(), certificates),
             (index, alerts, grants.clone(), loader),
             (reloader.clone(), readiness.clone()),
+            bound.as_ref().map(|bound| bound.doors.clone()),
         )?;
-        let server = tokio::spawn(rpc::serve(services, socket, tcp, guard, closing.clone()));
+        let served = rpc::served(services)?;
+        console::start(
+            bound,
+            (&served.routes, &guard),
+            (certificates.clone(), parts.records.audit.clone()),
+            (&parts.life.tasks, &parts.life.stop),
+        );
+        let server = tokio::spawn(rpc::serve(served, socket, tcp, guard, closing.clone()));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
         parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());
         keep_log(&parts, config.audit.maintenance.clone(), cursor.clone());

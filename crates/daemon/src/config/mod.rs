@@ -7,6 +7,7 @@ mod access;
 mod alerts;
 mod audit;
 mod changed;
+mod console;
 mod egress;
 mod endpoint;
 mod mcp;
@@ -50,6 +51,7 @@ use crate::images::ImageBounds;
 pub(crate) use self::secrets::check as check_secrets;
 pub(crate) use alerts::Webhook;
 pub(crate) use changed::Change;
+pub(crate) use console::Listen as ConsoleListen;
 pub(crate) use mcp::Http;
 pub(crate) use metrics::Listen as MetricsListen;
 pub(crate) use model_prices::unpriced;
@@ -139,6 +141,8 @@ pub(crate) struct Config {
     pub(crate) metrics: Option<MetricsListen>,
     /// The receiver of traces; `None` if there is none.
     pub(crate) traces: Option<Export>,
+    /// The listener of the web console; `None` if there is none.
+    pub(crate) console: Option<ConsoleListen>,
     /// Settings of the audit log.
     pub(crate) audit: audit::Audit,
     /// Level of the daemon's log.
@@ -288,6 +292,8 @@ impl Config {
         if let Some(export) = &self.traces {
             shown["traces"] = export.shown();
         }
+        if let Some(listen) = &self.console {
+            shown["console"] = listen.shown();
         if !self.oidc.is_empty() {
             shown["oidc"] = self.oidc.iter().map(oidc::shown).collect();
         }

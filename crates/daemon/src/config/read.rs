@@ -27,6 +27,7 @@ use super::values::{number_or, path, path_or};
 use super::{
     Config, access, alerts, audit, egress, mcp, metrics, model_prices, oidc, pool, secrets, tcp, traces,
 };
+    Config, access, alerts, audit, console, egress, mcp, metrics, model_prices, oidc, pool, secrets, tcp,
 use crate::images::ImageBounds;
 
 /// Longest path of a Unix socket, bytes: it has to fit into `sockaddr_un`, unix(7).
@@ -65,6 +66,7 @@ pub(super) const KEYS: [&str; 31] = [
     "mcp",
     "metrics",
     "traces",
+    "console",
     "audit",
     "log",
 ];
@@ -92,6 +94,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         socket_group: unix.get("group").and_then(socket_group),
         metrics: metrics::read(&top, tcp.as_ref()),
         traces: traces::read(&top),
+        console: console::read(&top, tcp.as_ref()),
         tcp,
         workspace_roots: roots(&top, &state_dir, policy_dir.as_deref()),
         state_dir,
@@ -516,6 +519,7 @@ on_stop: leave
   cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
   cofferd.yaml:13: sessions: expected a mapping, found text
   cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, access, oidc, limits, runs, spool, outcomes, disk, bases, mirrors, checkpoints, sessions, mcp, metrics, traces, audit, log)"
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, access, oidc, limits, runs, spool, outcomes, disk, bases, mirrors, checkpoints, sessions, mcp, metrics, console, audit, log)"
         );
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod base;
 pub(crate) mod checkpoint;
 pub(crate) mod companion_log;
 pub(crate) mod daemon;
+pub(crate) mod console;
 pub(crate) mod egress;
 mod explain;
 pub(crate) mod file;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::readiness::Seen;
+use audit_service::AuditLog;
 use identity::Principal;
 use listener::{GuardLayer, Socket, Tcp};
 use operations::Reason;
@@ -45,7 +47,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService as _;
-use tonic::service::RoutesBuilder;
+use tonic::service::{Routes, RoutesBuilder};
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
@@ -57,6 +59,7 @@ use wire::v1::backup_service_server::BackupServiceServer;
 use wire::v1::base_service_server::BaseServiceServer;
 use wire::v1::checkpoint_service_server::CheckpointServiceServer;
 use wire::v1::daemon_service_server::DaemonServiceServer;
+use wire::v1::console_service_server::ConsoleServiceServer;
 use wire::v1::egress_service_server::EgressServiceServer;
 use wire::v1::file_service_server::FileServiceServer;
 use wire::v1::forward_service_server::ForwardServiceServer;
@@ -121,6 +124,20 @@ pub(crate) fn tools(
     guard.layer(routes.routes())
 }
 
+/// Returns all services for clients within this process, protected by the same guard.
+///
+/// A request without a [`listener::Peer`] and without a token gets no access.
+pub(crate) fn guarded(
+    routes: Routes,
+    guard: &GuardLayer,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ Sync
++ 'static {
+    guard.layer(routes)
+}
+
 /// The services of the API.
 pub(crate) struct Services {
     pub(crate) run: run::Service,
@@ -146,6 +163,15 @@ pub(crate) struct Services {
     pub(crate) forward: forward::Service,
     pub(crate) usage: usage::Service,
     pub(crate) daemon: daemon::Service,
+    pub(crate) console: console::Service,
+}
+
+/// All services, ready to be served.
+pub(crate) struct Served {
+    pub(crate) routes: Routes,
+    reporter: HealthReporter,
+    log: Arc<AuditLog>,
+    stop: CancellationToken,
 }
 
 /// Serves the API until the daemon stops.
@@ -159,18 +185,16 @@ pub(crate) async fn serve(
     closing: CancellationToken,
 ) {
     if let Err(error) = try_serve(services, socket, tcp, guard, closing).await {
+pub(crate) async fn serve(served: Served, socket: Socket, tcp: Option<Tcp>, guard: GuardLayer) {
+    if let Err(error) = try_serve(served, socket, tcp, guard).await {
         tracing::error!(error = %error, "the API ended");
     }
 }
 
-async fn try_serve(
-    services: Services,
-    socket: Socket,
-    tcp: Option<Tcp>,
-    guard: GuardLayer,
     closing: CancellationToken,
-) -> anyhow::Result<()> {
     let (mut seen, stop) = (services.daemon.readiness.seen(), services.audit.stop.clone());
+/// Makes the routes of all services.
+pub(crate) fn served(services: Services) -> anyhow::Result<Served> {
     let (reporter, health) = tonic_health::server::health_reporter();
     let mut routes = RoutesBuilder::default();
     routes.add_service(health);
@@ -212,12 +236,22 @@ async fn try_serve(
     routes.add_service(capped!(ForwardServiceServer, services.forward));
     routes.add_service(capped!(UsageServiceServer, services.usage));
     routes.add_service(capped!(DaemonServiceServer, services.daemon));
+    routes.add_service(capped!(ConsoleServiceServer, services.console));
+    Ok(Served { routes: routes.routes(), reporter, log, stop })
+}
 
     reporter.set_service_status(LIVENESS, ServingStatus::Serving).await;
     let now = *seen.borrow_and_update();
     say_health(&reporter, now).await;
     let stopped = closing.clone().cancelled_owned();
     let incoming = listener::incoming(socket, tcp, closing);
+async fn try_serve(
+    served: Served,
+    socket: Socket,
+    tcp: Option<Tcp>,
+    guard: GuardLayer,
+) -> anyhow::Result<()> {
+    let Served { routes, reporter, log, stop } = served;
     tokio::spawn(async move {
         while let Some(Ok(())) = stop.run_until_cancelled(seen.changed()).await {
             let now = *seen.borrow_and_update();
@@ -236,7 +270,7 @@ async fn try_serve(
         .http2_max_local_error_reset_streams(Some(MAX_ERRORS))
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)))
-        .add_routes(routes.routes())
+        .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, stopped)
         .await?;
     Ok(())
@@ -269,6 +303,7 @@ async fn say_health(reporter: &HealthReporter, seen: Seen) {
         ForwardServiceServer::<forward::Service>::NAME,
         UsageServiceServer::<usage::Service>::NAME,
         DaemonServiceServer::<daemon::Service>::NAME,
+        ConsoleServiceServer::<console::Service>::NAME,
     ];
     for name in names {
         reporter.set_service_status(name, status(seen.log)).await;

@@ -1,0 +1,176 @@
+//! The ways in that need no page: one-time links, and the sessions that they open.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use timestamp::UnixMillis;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Identity;
+use crate::kept::Kept;
+use crate::origin::Origin;
+use crate::readings::Readings;
+use crate::session::{Sessions, key_of, secret};
+
+/// Life of a link, milliseconds.
+const LIFE: u64 = 60 * 1_000;
+/// Time between two writes of the sessions.
+const BETWEEN: Duration = Duration::from_secs(1);
+/// Most links that wait.
+const MOST: usize = 64;
+/// Most links of one principal that wait.
+const MOST_OF_ONE: usize = 4;
+
+/// The state of a console.
+pub struct Doors {
+    pub(crate) origin: Origin,
+    pub(crate) sessions: Sessions,
+    pub(crate) readings: Readings,
+    links: Mutex<HashMap<[u8; 32], Waiting>>,
+    kept: Option<Arc<Kept>>,
+}
+
+/// A link that waits for its use.
+struct Waiting {
+    identity: Identity,
+    name: String,
+    ends_at: UnixMillis,
+}
+
+/// A link that signs in once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    pub url: String,
+    pub ends_at: UnixMillis,
+}
+
+impl Doors {
+    /// Opens the console's state, with the sessions that are kept in the daemon's state directory.
+    pub fn open(origin: Origin, state_dir: &Path) -> io::Result<Self> {
+        let kept = Kept::open(state_dir)?;
+        let doors = Self::new(origin);
+        doors.sessions.restore(kept.read());
+        Ok(Self { kept: Some(Arc::new(kept)), ..doors })
+    }
+
+    pub(crate) fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            sessions: Sessions::default(),
+            readings: Readings::default(),
+            links: Mutex::default(),
+            kept: None,
+        }
+    }
+
+    /// Keeps the sessions for the next start, until `stop`.
+    pub(crate) async fn keep_sessions(self: Arc<Self>, stop: CancellationToken) {
+        let mut changes = self.sessions.changes.subscribe();
+        // The sender is in `self`, so only the stop ends the loop.
+        while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
+            self.write_sessions().await;
+            let _ = stop.run_until_cancelled(sleep(BETWEEN)).await;
+        }
+        self.write_sessions().await;
+    }
+
+    async fn write_sessions(&self) {
+        let Some(kept) = self.kept.clone() else { return };
+        let sessions = self.sessions.kept();
+        let written = spawn_blocking(move || kept.write(&sessions)).await;
+        if let Ok(Err(error)) = written {
+            tracing::warn!(%error, "the sessions of the console cannot be kept: after a restart people sign in again");
+        }
+    }
+
+    /// Makes a link for a principal that has shown `identity`. The oldest link of the principal ends if it has too many.
+    ///
+    /// Returns none if too many links of others wait.
+    pub fn make_link(&self, identity: Identity, name: &str, now: UnixMillis) -> Option<Link> {
+        let code = secret();
+        let ends_at = UnixMillis(now.0.saturating_add(LIFE));
+        let mut links = self.links.lock();
+        links.retain(|_, link| link.ends_at > now);
+        if links.values().filter(|link| link.name == name).count() >= MOST_OF_ONE {
+            let oldest = links.iter().filter(|(_, link)| link.name == name);
+            let oldest = oldest.min_by_key(|(_, link)| link.ends_at.0).map(|(key, _)| *key);
+            oldest.and_then(|key| links.remove(&key));
+        }
+        if links.len() >= MOST {
+            return None;
+        }
+        links.insert(key_of(&code), Waiting { identity, name: name.to_owned(), ends_at });
+        Some(Link { url: format!("{}/sign-in/link?code={code}", self.origin), ends_at })
+    }
+
+    /// Returns the name of the principal that a link signs in. The link stays.
+    pub(crate) fn name_of_link(&self, code: &str, now: UnixMillis) -> Option<String> {
+        let links = self.links.lock();
+        links.get(&key_of(code)).filter(|link| link.ends_at > now).map(|link| link.name.clone())
+    }
+
+    /// Takes the identity of a link, which opens nothing from then on.
+    pub(crate) fn take_link(&self, code: &str, now: UnixMillis) -> Option<Identity> {
+        let link = self.links.lock().remove(&key_of(code))?;
+        (link.ends_at > now).then_some(link.identity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: UnixMillis = UnixMillis(5);
+
+    fn doors() -> Doors {
+        Doors::new(Origin::of_loopback("127.0.0.1:7465".parse().unwrap()))
+    }
+
+    fn link_at(doors: &Doors, uid: u32, now: UnixMillis) -> String {
+        let made = doors.make_link(Identity::User { uid, gid: 0 }, &format!("uid:{uid}"), now).unwrap();
+        let code = made.url.strip_prefix("http://console.localhost:7465/sign-in/link?code=").unwrap();
+        assert_eq!(code.len(), 64);
+        code.to_owned()
+    }
+
+    fn link(doors: &Doors, uid: u32) -> String {
+        link_at(doors, uid, START)
+    }
+
+    #[test]
+    fn a_link_signs_in_once_and_for_its_minute() {
+        let doors = doors();
+        let code = link(&doors, 7);
+        assert_eq!(doors.name_of_link(&code, START).as_deref(), Some("uid:7"));
+        assert!(matches!(doors.take_link(&code, START), Some(Identity::User { uid: 7, .. })));
+        assert!(doors.take_link(&code, START).is_none() && doors.name_of_link(&code, START).is_none());
+
+        let late = UnixMillis(START.0 + LIFE);
+        let code = link(&doors, 7);
+        assert!(doors.name_of_link(&code, late).is_none() && doors.take_link(&code, late).is_none());
+        assert!(doors.take_link("", START).is_none());
+    }
+
+    #[test]
+    fn links_are_bounded_and_a_principal_evicts_only_its_own() {
+        let doors = doors();
+        let (first, other) = (link_at(&doors, 1, UnixMillis(START.0 - 1)), link(&doors, 2));
+        for _ in 0..MOST_OF_ONE {
+            link(&doors, 1);
+        }
+        assert!(doors.name_of_link(&first, START).is_none());
+        assert!(doors.name_of_link(&other, START).is_some());
+        let all = (100..200)
+            .filter_map(|uid| doors.make_link(Identity::User { uid, gid: 0 }, &format!("uid:{uid}"), START));
+        assert_eq!(all.count(), MOST - MOST_OF_ONE - 1);
+        assert!(
+            doors.make_link(Identity::User { uid: 3, gid: 0 }, "uid:3", UnixMillis(START.0 + LIFE)).is_some()
+        );
+    }
+}
