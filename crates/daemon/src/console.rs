@@ -12,6 +12,7 @@ use audit::{Event, Kind};
 use audit_service::AuditLog;
 use listener::{Browsers, Certificates, GuardLayer, Peer, Subject};
 use refusal::Refusal;
+use take_over::Listeners;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -33,10 +34,14 @@ pub(crate) struct Bound {
 }
 
 /// Binds the console's address, if the configuration has one.
-pub(crate) async fn bind(listen: Option<&ConsoleListen>, state_dir: &Path) -> anyhow::Result<Option<Bound>> {
+pub(crate) async fn bind(
+    listen: Option<&ConsoleListen>,
+    state_dir: &Path,
+    listeners: &Listeners,
+) -> anyhow::Result<Option<Bound>> {
     let Some(listen) = listen else { return Ok(None) };
     let address = listen.address;
-    let listener = TcpListener::bind(address).await;
+    let listener = listeners.tcp("console", address).await;
     let listener = listener.with_context(|| format!("cannot listen on {address} for the console"))?;
     let bound = listener.local_addr()?;
     let origin = listen.origin.clone().unwrap_or_else(|| Origin::of_loopback(bound));

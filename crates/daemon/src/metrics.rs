@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ::metrics::{
-    Access, AuditSample, DiskSample, Metrics, Own, Pages, PoolSample, Ready, RunsSample, Sample, Text,
-    TokenInForce,
+    Access, AuditSample, DiskSample, Metrics, Own, Pages, PoolSample, Ready, RunsSample, Sample, TenantSample,
+    Text, TokenInForce,
 };
 use ::traces::Traces;
-    Access, AuditSample, DiskSample, Metrics, Own, PoolSample, Ready, RunsSample, Sample, TenantSample,
 use anomaly::Alerts;
 use anyhow::Context as _;
 use audit::{Event, Kind};

@@ -128,7 +128,7 @@ impl Recovered {
         let (sources, own) = ((loader.clone(), audit), (own_log.clone(), manager.clone()));
         let reloader = Reloader::new((file.to_owned(), config.clone()), sources, own, targets);
         let reloader = Arc::new(reloader);
-        let bound = console::bind(config.console.as_ref(), &config.state_dir).await?;
+        let bound = console::bind(config.console.as_ref(), &config.state_dir, listeners).await?;
         let services = services(
             (&calls, &parts),
             &config,

@@ -8,8 +8,9 @@ pub(crate) mod backup;
 pub(crate) mod base;
 pub(crate) mod checkpoint;
 pub(crate) mod companion_log;
-pub(crate) mod daemon;
 pub(crate) mod console;
+pub(crate) mod daemon;
+mod deadline;
 pub(crate) mod egress;
 mod explain;
 pub(crate) mod file;
@@ -38,11 +39,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::readiness::Seen;
-use audit_service::AuditLog;
 use identity::Principal;
 use listener::{GuardLayer, Socket, Tcp};
 use operations::Reason;
 use refusal::Refusal;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
@@ -58,8 +59,8 @@ use wire::v1::audit_service_server::AuditServiceServer;
 use wire::v1::backup_service_server::BackupServiceServer;
 use wire::v1::base_service_server::BaseServiceServer;
 use wire::v1::checkpoint_service_server::CheckpointServiceServer;
-use wire::v1::daemon_service_server::DaemonServiceServer;
 use wire::v1::console_service_server::ConsoleServiceServer;
+use wire::v1::daemon_service_server::DaemonServiceServer;
 use wire::v1::egress_service_server::EgressServiceServer;
 use wire::v1::file_service_server::FileServiceServer;
 use wire::v1::forward_service_server::ForwardServiceServer;
@@ -170,7 +171,7 @@ pub(crate) struct Services {
 pub(crate) struct Served {
     pub(crate) routes: Routes,
     reporter: HealthReporter,
-    log: Arc<AuditLog>,
+    seen: watch::Receiver<Seen>,
     stop: CancellationToken,
 }
 
@@ -178,23 +179,20 @@ pub(crate) struct Served {
 ///
 /// No connection is accepted after `closing`, and clients are asked to connect anew. Their calls go on.
 pub(crate) async fn serve(
-    services: Services,
+    served: Served,
     socket: Socket,
     tcp: Option<Tcp>,
     guard: GuardLayer,
     closing: CancellationToken,
 ) {
-    if let Err(error) = try_serve(services, socket, tcp, guard, closing).await {
-pub(crate) async fn serve(served: Served, socket: Socket, tcp: Option<Tcp>, guard: GuardLayer) {
-    if let Err(error) = try_serve(served, socket, tcp, guard).await {
+    if let Err(error) = try_serve(served, socket, tcp, guard, closing).await {
         tracing::error!(error = %error, "the API ended");
     }
 }
 
-    closing: CancellationToken,
-    let (mut seen, stop) = (services.daemon.readiness.seen(), services.audit.stop.clone());
 /// Makes the routes of all services.
 pub(crate) fn served(services: Services) -> anyhow::Result<Served> {
+    let (seen, stop) = (services.daemon.readiness.seen(), services.audit.stop.clone());
     let (reporter, health) = tonic_health::server::health_reporter();
     let mut routes = RoutesBuilder::default();
     routes.add_service(health);
@@ -237,21 +235,22 @@ pub(crate) fn served(services: Services) -> anyhow::Result<Served> {
     routes.add_service(capped!(UsageServiceServer, services.usage));
     routes.add_service(capped!(DaemonServiceServer, services.daemon));
     routes.add_service(capped!(ConsoleServiceServer, services.console));
-    Ok(Served { routes: routes.routes(), reporter, log, stop })
+    Ok(Served { routes: routes.routes(), reporter, seen, stop })
 }
 
-    reporter.set_service_status(LIVENESS, ServingStatus::Serving).await;
-    let now = *seen.borrow_and_update();
-    say_health(&reporter, now).await;
-    let stopped = closing.clone().cancelled_owned();
-    let incoming = listener::incoming(socket, tcp, closing);
 async fn try_serve(
     served: Served,
     socket: Socket,
     tcp: Option<Tcp>,
     guard: GuardLayer,
+    closing: CancellationToken,
 ) -> anyhow::Result<()> {
-    let Served { routes, reporter, log, stop } = served;
+    let Served { routes, reporter, mut seen, stop } = served;
+    reporter.set_service_status(LIVENESS, ServingStatus::Serving).await;
+    let now = *seen.borrow_and_update();
+    say_health(&reporter, now).await;
+    let stopped = closing.clone().cancelled_owned();
+    let incoming = listener::incoming(socket, tcp, closing);
     tokio::spawn(async move {
         while let Some(Ok(())) = stop.run_until_cancelled(seen.changed()).await {
             let now = *seen.borrow_and_update();
