@@ -13,7 +13,7 @@ use comparisons::Comparisons;
 use listener::{Certificates, Tokens};
 use oidc::Issuers;
 use port_forwarding::PortForwarding;
-use terminals::{Sessions, Terminals};
+use terminals::{Readings, Sessions, Terminals};
 
 use super::parts::Parts;
 use crate::config::Config;
@@ -39,6 +39,7 @@ pub(super) fn services(
     let replays = Arc::new(Replays::new(audit(), gateway(), runs()));
     let terminals = Terminals {
         sessions: Sessions::new(config.sessions.clone()),
+        readings: Readings::default(),
         gateway: gateway(),
         runs: runs(),
         audit: audit(),

@@ -1,0 +1,81 @@
+//! The policy in force, and one of its profiles.
+
+use maud::{Markup, html};
+use wire::v1::GetPolicyResponse;
+
+use super::elements::{address, facts};
+use super::foreign;
+
+/// Profile that the viewer looks at, as the address has it.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct Chosen {
+    pub(super) profile: String,
+}
+
+pub(super) fn render(policy: &GetPolicyResponse, profile: &str) -> Markup {
+    html! {
+        h1 { "Policy" }
+        (facts([
+            ("Digest", Some(foreign::line(&policy.digest))),
+            ("Roles", Some(foreign::line(&policy.roles.join(", ")))),
+        ]))
+        h2 { "Profiles" }
+        ul {
+            @for name in &policy.profiles {
+                li { a href=(address("/policy", &[("profile", name)])) aria-current=[(name == profile).then_some("true")] { (foreign::heading(name)) } }
+            }
+        }
+        @if !profile.is_empty() {
+            h2 { "Profile " (foreign::heading(profile)) }
+            @match section(&policy.yaml, profile) {
+                Some(yaml) => (foreign::block(&yaml)),
+                None => p.note { "The policy has no profile of this name." },
+            }
+        }
+        h2 { "The whole policy" }
+        details { summary { "Show it" } (foreign::block(&policy.yaml)) }
+    }
+}
+
+/// Returns the lines of a profile: those beneath its name, in the mapping `profiles` of the policy.
+fn section(yaml: &str, profile: &str) -> Option<String> {
+    let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let mut lines = yaml.lines().skip_while(|line| line.trim_end() != "profiles:").skip(1).take_while(|line| indent(line) > 0);
+    let is_name = |line: &&str| {
+        let name = line.trim().strip_suffix(':').unwrap_or_default();
+        indent(line) == 2 && (name == profile || name.trim_matches(['"', '\'']) == profile)
+    };
+    lines.find(is_name)?;
+    let found: Vec<&str> = lines.take_while(|line| indent(line) > 2).map(|line| &line[4.min(line.len())..]).collect();
+    Some(found.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::foreign::tests::{HOSTILE, assert_harmless};
+    use super::*;
+
+    const YAML: &str = "version: 1\nprofiles:\n  build:\n    exec:\n      default: allow\n    x: 1\n  \"review\":\n    y: 2\nroles:\n  build:\n    z: 3\n";
+
+    #[test]
+    fn the_lines_of_one_profile_are_found() {
+        assert_eq!(section(YAML, "build").as_deref(), Some("exec:\n  default: allow\nx: 1"));
+        assert_eq!(section(YAML, "review").as_deref(), Some("y: 2"));
+        for none in ["", "exec", "z", "roles", "buil"] {
+            assert_eq!(section(YAML, none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn texts_of_the_policy_are_harmless() {
+        let policy = GetPolicyResponse {
+            digest: HOSTILE.to_owned(),
+            profiles: vec![HOSTILE.to_owned()],
+            roles: vec![HOSTILE.to_owned()],
+            yaml: format!("profiles:\n  a:\n    {HOSTILE}\n"),
+        };
+        assert_harmless(&render(&policy, "a"));
+        assert_harmless(&render(&policy, HOSTILE));
+    }
+}
