@@ -1,15 +1,68 @@
 //! Alerts: the list, one alert, and its acknowledgement.
 
+use axum::Router;
+use axum::extract::Path;
+use axum::response::Response;
+use axum::routing::{get, post};
 use maud::{Markup, html};
 use wire::v1::alert::{Severity, State};
-use wire::v1::{Alert, AlertDelivery, AlertMeasure, alert_delivery, alert_measure};
+use wire::v1::{
+    AcknowledgeAlertRequest, Alert, AlertDelivery, AlertMeasure, GetAlertRequest, ListAlertsRequest, alert_delivery,
+    alert_measure,
+};
 
 use super::elements::{address, facts, field, id_path, next, run_link, select, state, table};
+use super::request::{Query, id, is_operator};
 use super::{figures, foreign};
+use crate::api::quick;
+use crate::error::{Problem, redirect};
+use crate::form::{Checked, Fields};
+use crate::layout::{csrf, page};
+use crate::viewer::Viewer;
+
+/// Alerts of a page.
+const PAGE: u32 = 50;
+
+pub(super) fn routes() -> Router<crate::State> {
+    Router::new()
+        .route("/alerts", get(listed))
+        .route("/alerts/{alert}", get(shown))
+        .route("/alerts/{alert}/acknowledge", post(acknowledge))
+}
+
+async fn listed(viewer: Viewer, Query(query): Query) -> Result<Response, Problem> {
+    let filter = Filter::of(&query);
+    let request = ListAlertsRequest {
+        state: filter.state().into(),
+        min_severity: filter.severity().into(),
+        rule: filter.rule.clone(),
+        run_id: filter.run.clone(),
+        page_size: PAGE,
+        page_token: filter.page.clone(),
+        ..Default::default()
+    };
+    let answer = viewer.services.alerts().list_alerts(quick(request)).await?.into_inner();
+    Ok(page("Alerts", Some(&viewer), render(&answer.alerts, &filter, &answer.next_page_token)))
+}
+
+async fn shown(viewer: Viewer, Path(alert): Path<String>) -> Result<Response, Problem> {
+    let request = GetAlertRequest { alert_id: id(alert)? };
+    let alert = viewer.services.alerts().get_alert(quick(request)).await?.into_inner().alert;
+    let alert = alert.ok_or_else(Problem::not_found)?;
+    let hidden = is_operator(&viewer).then(|| csrf(&viewer));
+    Ok(page("Alerts", Some(&viewer), show(&alert, hidden.as_ref())))
+}
+
+async fn acknowledge(Path(alert): Path<String>, Checked { viewer, fields }: Checked) -> Result<Response, Problem> {
+    let alert_id = id(alert)?;
+    let back = format!("/alerts/{alert_id}");
+    let request = AcknowledgeAlertRequest { alert_id, comment: fields.get("comment").to_owned() };
+    viewer.services.alerts().acknowledge_alert(quick(request)).await?;
+    Ok(redirect(&back))
+}
 
 /// Filter of the list, as the form has it.
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub(super) struct Filter {
     pub(super) state: String,
     pub(super) severity: String,
@@ -19,6 +72,11 @@ pub(super) struct Filter {
 }
 
 impl Filter {
+    fn of(fields: &Fields) -> Self {
+        let get = |name| fields.get(name).to_owned();
+        Self { state: get("state"), severity: get("severity"), rule: get("rule"), run: get("run"), page: get("page") }
+    }
+
     pub(super) fn state(&self) -> State {
         match self.state.as_str() {
             "open" => State::Open,

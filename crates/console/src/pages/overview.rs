@@ -2,29 +2,88 @@
 
 use std::collections::BTreeMap;
 
+use axum::Router;
+use axum::extract::State as Extracted;
+use axum::response::Response;
+use axum::routing::get;
+use futures_util::StreamExt as _;
+use futures_util::stream::select;
 use maud::{Markup, html};
 use wire::v1::run::{ColdBecause, StartKind, State};
-use wire::v1::{Alert, Approval, ListRunsResponse, Run, StateDisk, state_disk};
+use wire::v1::{
+    Alert, Approval, ListAlertsRequest, ListApprovalsRequest, ListRunsRequest, ListRunsResponse, Run, StateDisk,
+    WatchAlertsRequest, WatchRunsRequest, alert, approval, state_disk,
+};
 
 use super::elements::{Part, address, facts, part, run_link, state, table};
+use super::request::part_of;
 use super::{figures, foreign};
+use crate::api::quick;
+use crate::error::Problem;
+use crate::events;
+use crate::layout::live_page;
+use crate::viewer::Viewer;
 
 /// Runs that are counted: the newest.
-pub(super) const RUNS: u32 = 1_000;
-/// Alerts that are counted, and shown.
-pub(super) const ALERTS: u32 = 500;
+const RUNS: u32 = 1_000;
+/// Alerts that are counted.
+const ALERTS: u32 = 500;
+/// Alerts that are shown.
 const SHOWN: usize = 10;
 
 /// Answers that the page is made of.
-pub(super) struct Overview {
-    pub(super) runs: Part<ListRunsResponse>,
-    pub(super) approvals: Part<Vec<Approval>>,
-    pub(super) alerts: Part<Vec<Alert>>,
+struct Overview {
+    runs: Part<ListRunsResponse>,
+    approvals: Part<Vec<Approval>>,
+    alerts: Part<Vec<Alert>>,
 }
 
-pub(super) fn render(page: &Overview) -> Markup {
+pub(super) fn routes() -> Router<crate::State> {
+    Router::new().route("/overview", get(shown)).route("/events/overview", get(changes))
+}
+
+async fn shown(viewer: Viewer) -> Result<Response, Problem> {
+    let (mut runs, mut approvals, mut alerts) =
+        (viewer.services.runs(), viewer.services.approvals(), viewer.services.alerts());
+    let pending = ListApprovalsRequest { state: approval::State::Pending.into(), ..Default::default() };
+    let open = ListAlertsRequest { state: alert::State::Open.into(), page_size: ALERTS, ..Default::default() };
+    let (runs, approvals, alerts) = tokio::join!(
+        runs.list_runs(quick(ListRunsRequest { page_size: RUNS, ..Default::default() })),
+        approvals.list_approvals(quick(pending)),
+        alerts.list_alerts(quick(open)),
+    );
+    let found = Overview {
+        runs: part_of(runs),
+        approvals: part_of(approvals).map(|found| found.approvals),
+        alerts: part_of(alerts).map(|found| found.alerts),
+    };
+    Ok(live_page("Overview", &viewer, "/events/overview", render(&found)))
+}
+
+/// Tells the page when a run or an alert has changed.
+async fn changes(Extracted(state): Extracted<crate::State>, viewer: Viewer) -> Result<Response, Problem> {
+    let runs = viewer.services.runs().watch_runs(WatchRunsRequest::default()).await?.into_inner();
+    let runs = runs.take_while(|change| std::future::ready(change.is_ok())).map(drop);
+    // Narrow tokens see no alerts.
+    let changes: events::Changes = match viewer.services.alerts().watch_alerts(WatchAlertsRequest::default()).await {
+        Ok(alerts) => {
+            let alerts = alerts.into_inner().take_while(|change| std::future::ready(change.is_ok())).map(drop);
+            Box::pin(select(runs, alerts))
+        }
+        Err(_) => Box::pin(runs),
+    };
+    events::answer(&state, &viewer, changes)
+}
+
+fn render(page: &Overview) -> Markup {
     html! {
         h1 { "Overview" }
+        div #numbers data-live { (numbers(page)) }
+    }
+}
+
+fn numbers(page: &Overview) -> Markup {
+    html! {
         section aria-labelledby="waiting" {
             h2 #waiting { "Approvals that wait" }
             (part(&page.approvals, |approvals| waiting(approvals)))

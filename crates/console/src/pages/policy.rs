@@ -1,19 +1,30 @@
 //! The policy in force, and one of its profiles.
 
+use axum::Router;
+use axum::response::Response;
+use axum::routing::get;
 use maud::{Markup, html};
-use wire::v1::GetPolicyResponse;
+use wire::v1::{GetPolicyRequest, GetPolicyResponse};
 
 use super::elements::{address, facts};
 use super::foreign;
+use super::request::Query;
+use crate::State;
+use crate::api::quick;
+use crate::error::Problem;
+use crate::layout::page;
+use crate::viewer::Viewer;
 
-/// Profile that the viewer looks at, as the address has it.
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(default)]
-pub(super) struct Chosen {
-    pub(super) profile: String,
+pub(super) fn routes() -> Router<State> {
+    Router::new().route("/policy", get(shown))
 }
 
-pub(super) fn render(policy: &GetPolicyResponse, profile: &str) -> Markup {
+async fn shown(viewer: Viewer, Query(query): Query) -> Result<Response, Problem> {
+    let policy = viewer.services.policy().get_policy(quick(GetPolicyRequest {})).await?.into_inner();
+    Ok(page("Policy", Some(&viewer), render(&policy, query.get("profile"))))
+}
+
+fn render(policy: &GetPolicyResponse, profile: &str) -> Markup {
     html! {
         h1 { "Policy" }
         (facts([

@@ -6,13 +6,13 @@ use wire::v1::{AuditEvent, EventFilter};
 use super::super::elements::{call_link, field, next, run_link, select, state, table};
 use super::super::record::Record;
 use super::super::{figures, foreign};
+use crate::form::Fields;
 
 /// Calls of a page.
 pub(crate) const PAGE: u32 = 50;
 
 /// Filter of the list, as the form has it.
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) run: String,
     pub(crate) agent: String,
@@ -25,6 +25,19 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
+    pub(crate) fn of(fields: &Fields) -> Self {
+        let get = |name| fields.get(name).to_owned();
+        Self {
+            run: get("run"),
+            agent: get("agent"),
+            operation: get("operation"),
+            status: get("status"),
+            reason: get("reason"),
+            show: get("show"),
+            page: get("page"),
+        }
+    }
+
     pub(crate) fn to_wire(&self) -> EventFilter {
         let begun = self.show == "begun";
         EventFilter {

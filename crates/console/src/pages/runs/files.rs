@@ -12,15 +12,6 @@ pub(crate) const ENTRIES: u32 = 500;
 /// Lines of a text that are shown at once.
 pub(crate) const LINES: u64 = 1_000;
 
-/// Place that the viewer looks at, as the address has it.
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(default)]
-pub(crate) struct Place {
-    pub(crate) path: String,
-    /// First line, for a text.
-    pub(crate) line: u64,
-}
-
 /// Result of looking at a path.
 pub(crate) enum Seen {
     Directory(ListResult),
@@ -53,7 +44,10 @@ fn directory(run: &str, list: &ListResult) -> Markup {
         let name = html! { (foreign::heading(&entry.name)) @if entry.r#type() == Type::Directory { "/" } };
         vec![
             html! {
-                @if opens { a href=(address(&files, &[("path", &entry.path)])) { (name) } } @else { (name) }
+                @if opens {
+                    @let kind = if entry.r#type() == Type::File { "text" } else { "" };
+                    a href=(address(&files, &[("path", &entry.path), ("kind", kind)])) { (name) }
+                } @else { (name) }
             },
             html! { (figures::word(entry.r#type().as_str_name())) },
             html! { @if entry.r#type() == Type::File { (figures::size(entry.size_bytes)) } },
@@ -88,7 +82,7 @@ fn text(run: &str, read: &ReadResult) -> Markup {
             @if read.total_lines > 0 { p { "Lines " (read.start_line) " to " (read.end_line) " of " (read.total_lines) } }
             (foreign::block(&read.content))
             @if read.end_line > 0 && read.end_line < read.total_lines {
-                p.pager { a rel="next" href=(address(&files, &[("path", &read.path), ("line", &next)])) { "Next lines" } }
+                p.pager { a rel="next" href=(address(&files, &[("path", &read.path), ("kind", "text"), ("line", &next)])) { "Next lines" } }
             }
         }
     }
@@ -150,7 +144,7 @@ mod tests {
     fn long_texts_have_a_next_page() {
         let read = ReadResult { path: "@project/a b".to_owned(), start_line: 1, end_line: 1_000, total_lines: 1_001, ..Default::default() };
         let shown = render(ID, "a b", &Seen::Text(read)).0;
-        assert!(shown.contains(&format!("/runs/{ID}/files?path=%40project%2Fa+b&amp;line=1001")), "{shown}");
+        assert!(shown.contains(&format!("/runs/{ID}/files?path=%40project%2Fa+b&amp;kind=text&amp;line=1001")), "{shown}");
     }
 
     #[test]

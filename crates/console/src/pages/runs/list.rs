@@ -6,19 +6,23 @@ use wire::v1::run::State;
 
 use super::super::elements::{next, run_link, select, state, table};
 use super::super::{figures, foreign};
+use crate::form::Fields;
 
 /// Runs of a page.
 pub(crate) const PAGE: u32 = 50;
 
 /// Filter of the list, as the form has it.
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) state: String,
     pub(crate) page: String,
 }
 
 impl Filter {
+    pub(crate) fn of(fields: &Fields) -> Self {
+        Self { state: fields.get("state").to_owned(), page: fields.get("page").to_owned() }
+    }
+
     pub(crate) fn state(&self) -> State {
         State::from_str_name(&self.state).unwrap_or_default()
     }
@@ -40,7 +44,7 @@ pub(crate) fn render(runs: &[Run], filter: &Filter, token: &str) -> Markup {
             (select("state", "State", &STATES, &filter.state))
             button type="submit" { "Show" }
         }
-        @if runs.is_empty() { p { "No run matches." } } @else { (table_of(runs)) }
+        div #runs data-live { @if runs.is_empty() { p { "No run matches." } } @else { (table_of(runs)) } }
         (next("/runs", &[("state", &filter.state)], token))
     }
 }

@@ -24,9 +24,15 @@ pub(crate) struct Shown {
 
 /// Returns the page. `hidden` is the hidden part of forms, if the viewer may pause and stop runs.
 pub(crate) fn render(shown: &Shown, hidden: Option<&Markup>) -> Markup {
+    html! {
+        (super::head(&shown.run.run_id, "run"))
+        div #run data-live { (details(shown, hidden)) }
+    }
+}
+
+fn details(shown: &Shown, hidden: Option<&Markup>) -> Markup {
     let run = &shown.run;
     html! {
-        (super::head(&run.run_id, "run"))
         p { (state(&figures::word(run.state().as_str_name()))) @if !run.failure.is_empty() { " " (foreign::line(&run.failure)) } }
         @if let Some(hidden) = hidden { (actions(run, hidden)) }
         @if !run.holds.is_empty() { (holds(&run.holds)) }
@@ -234,10 +240,13 @@ fn windows(limit: &RateLimit) -> Markup {
 }
 
 fn processes_of(run: &str, processes: &[Process]) -> Markup {
-    if processes.is_empty() {
+    // Sessions are processes, too, and shown as such.
+    let is_session = |process: &&Process| process.request.as_ref().is_some_and(|request| request.session);
+    let rows: Vec<_> =
+        processes.iter().filter(|process| !is_session(process)).map(|process| process_row(run, process)).collect();
+    if rows.is_empty() {
         return html! { p { "None." } };
     }
-    let rows = processes.iter().map(|process| process_row(run, process));
     table("Processes, oldest first", &["Process", "State", "Command", "Started", "Ended", "Output", "Processor", "Memory"], rows)
 }
 
@@ -269,9 +278,6 @@ fn process_row(run: &str, process: &Process) -> Vec<Markup> {
 /// Returns the words of a process's command.
 pub(super) fn command(process: &Process) -> String {
     let Some(request) = &process.request else { return String::new() };
-    if request.session {
-        return "(session)".to_owned();
-    }
     let mut words = request.command.clone() + &request.script;
     for arg in &request.args {
         words.push(' ');

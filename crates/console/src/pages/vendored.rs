@@ -1,0 +1,77 @@
+//! Scripts of the pages with a terminal: xterm.js, which is fetched before the build, and our own.
+//!
+//! xterm.js puts `style` elements into its page. The policy of all pages refuses those, so the pages with a terminal name a nonce, which
+//! their script gives to each of these elements. A text that were taken for markup there would still have no script, and no style
+//! without the nonce.
+
+use axum::Router;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use tonic::codegen::http::header::CONTENT_TYPE;
+
+use crate::State;
+use crate::session::secret;
+
+/// xterm.js as it was fetched: its script and its style. The build without it has none.
+pub(super) struct Xterm {
+    script: &'static [u8],
+    style: &'static [u8],
+}
+
+include!(concat!(env!("OUT_DIR"), "/xterm.rs"));
+
+const SCRIPT: &str = include_str!("../../assets/terminal.js");
+
+/// Nonce of the styles that a page's script makes. The guard adds it to the policy of the answer that has it as an extension.
+#[derive(Debug, Clone)]
+pub(crate) struct StyleNonce(String);
+
+impl StyleNonce {
+    pub(super) fn new() -> Self {
+        Self(secret())
+    }
+
+    /// Returns the nonce: hexadecimal digits.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Returns true if this build has xterm.js.
+pub(super) fn has_xterm() -> bool {
+    XTERM.is_some()
+}
+
+pub(super) fn routes() -> Router<State> {
+    let routes = Router::new().route("/assets/terminal.js", get(async || file("text/javascript; charset=utf-8", SCRIPT.as_bytes())));
+    match XTERM {
+        Some(Xterm { script, style }) => routes
+            .route("/assets/xterm.js", get(async || file("text/javascript; charset=utf-8", script)))
+            .route("/assets/xterm.css", get(async || file("text/css; charset=utf-8", style))),
+        None => routes,
+    }
+}
+
+fn file(kind: &'static str, content: &'static [u8]) -> Response {
+    ([(CONTENT_TYPE, kind)], content).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_script_makes_no_markup_of_text() {
+        for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("] {
+            assert!(!SCRIPT.contains(word), "{word}");
+        }
+        assert!(SCRIPT.lines().count() < 250);
+    }
+
+    #[test]
+    fn a_nonce_is_made_for_each_page() {
+        let (one, other) = (StyleNonce::new(), StyleNonce::new());
+        assert_ne!(one.as_str(), other.as_str());
+        assert!(one.as_str().len() >= 32 && one.as_str().bytes().all(|byte| byte.is_ascii_hexdigit()));
+    }
+}
