@@ -13,7 +13,14 @@ use comparisons::Comparisons;
 use listener::{Certificates, Tokens};
 use oidc::Issuers;
 use port_forwarding::PortForwarding;
+<<<<<<< HEAD
 use terminals::{Readings, Sessions, Terminals};
+||||||| 904e1745
+use terminals::{Sessions, Terminals};
+=======
+use terminals::{Sessions, Terminals};
+use web_console::Doors;
+>>>>>>> e-console
 
 use super::parts::Parts;
 use crate::config::Config;
@@ -27,6 +34,7 @@ pub(super) fn services(
     config: &Config,
     (tokens, issuers, certificates): (Arc<Tokens>, Arc<Issuers>, Option<Arc<Certificates>>),
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
+    doors: Option<Arc<Doors>>,
 ) -> anyhow::Result<Services> {
     let Parts { control, workers, records, bases, checkpoints, life, store } = parts;
     let Control { gateway, limits, approvals, .. } = control;
@@ -114,6 +122,7 @@ pub(super) fn services(
         terminal: rpc::terminal::Service(Arc::new(terminals)),
         trash: rpc::trash::Service { runs: runs() },
         usage: rpc::usage::Service { runs: runs() },
+        console: rpc::console::Service { doors },
         token: rpc::token::Service { tokens, gateway: gateway(), tasks: tasks() },
         host: rpc::host::Service {
             runs: runs(),

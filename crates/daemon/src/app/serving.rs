@@ -32,7 +32,7 @@ use crate::policy::Loader;
 use crate::recovery::RecoveryCursor;
 use crate::rpc;
 use crate::startup::StateDirectory;
-use crate::{mcp, memory, metrics};
+use crate::{console, mcp, memory, metrics};
 
 /// Longest time that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -85,13 +85,17 @@ impl Recovered {
         let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
         let loader = Loader::new(files, judges, parts.records.audit.clone(), parts.store.clone());
         let loader = Arc::new(loader);
+        let bound = console::bind(config.console.as_ref()).await?;
         let services = services(
             (&calls, &parts),
             &config,
             (tokens, issuers, certificates.clone()),
             (index, alerts, grants.clone(), loader.clone()),
+            bound.as_ref().map(|bound| bound.doors.clone()),
         )?;
-        let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
+        let served = rpc::served(services)?;
+        console::start(bound, (&served.routes, &guard), certificates.clone(), (&parts.life.tasks, &parts.life.stop));
+        let server = tokio::spawn(rpc::serve(served, socket, tcp, guard));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
         parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());
         let anomalies = detection.spawn(&parts.life.stop);
