@@ -15,7 +15,10 @@ fn main() -> io::Result<()> {
     let named = env::var_os("COFFERDAM_CONSOLE_ASSETS").map(PathBuf::from);
     let assets = named.unwrap_or_else(|| manifest.join("../../target/console-assets"));
     // The directory as a whole: cargo would look at a file that is missing as changed, each time.
-    println!("cargo::rerun-if-changed={}", if assets.exists() { assets.clone() } else { manifest.join("assets") }.display());
+    println!(
+        "cargo::rerun-if-changed={}",
+        if assets.exists() { assets.clone() } else { manifest.join("assets") }.display()
+    );
     let code = if FILES.iter().all(|name| assets.join(name).is_file()) {
         for name in FILES {
             fs::copy(assets.join(name), out.join(name))?;

@@ -21,8 +21,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// A TLS handshake: the stream, and the certificate that the browser has shown.
-pub type Handshake =
-    Pin<Box<dyn Future<Output = io::Result<(Box<dyn Stream>, Option<Certificate>)>> + Send>>;
+pub type Handshake = Pin<Box<dyn Future<Output = io::Result<(Box<dyn Stream>, Option<Certificate>)>> + Send>>;
 
 type Present = Box<dyn Fn(&Identity, IpAddr) -> Extensions + Send + Sync>;
 type Tls = Box<dyn Fn(TcpStream) -> Handshake + Send + Sync>;
@@ -37,10 +36,7 @@ pub struct Access {
 
 impl Access {
     /// Returns an access to `api`. `present` makes the extensions by which its guard knows an identity at an address.
-    pub fn new(
-        api: Api,
-        present: impl Fn(&Identity, IpAddr) -> Extensions + Send + Sync + 'static,
-    ) -> Self {
+    pub fn new(api: Api, present: impl Fn(&Identity, IpAddr) -> Extensions + Send + Sync + 'static) -> Self {
         Self { api, present: Box::new(present), tls: None }
     }
 

@@ -15,6 +15,7 @@ use tonic::codegen::http::{HeaderMap, Method, StatusCode, Uri};
 use crate::State;
 use crate::error::Problem;
 use crate::origin::Origin;
+use crate::pages::StyleNonce;
 
 const FETCH_SITE: &str = "sec-fetch-site";
 const FETCH_MODE: &str = "sec-fetch-mode";
@@ -46,14 +47,24 @@ pub(crate) async fn guard(Extracted(state): Extracted<State>, request: Request, 
         Ok(()) => next.run(request).await,
         Err((status, message)) => Problem::Bad(status, message).into_response(),
     };
+    let nonce = answer.extensions_mut().remove::<StyleNonce>();
     let headers = answer.headers_mut();
     for (name, value) in CLOSED {
         headers.insert(name, HeaderValue::from_static(value));
+    }
+    // Only the pages with a terminal have one.
+    if let Some(policy) = nonce.and_then(|nonce| HeaderValue::from_str(&with_nonce(&nonce)).ok()) {
+        headers.insert(CONTENT_SECURITY_POLICY, policy);
     }
     if origin.is_secure() {
         headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
     answer
+}
+
+/// Returns the policy of a page whose script makes style elements with a nonce.
+fn with_nonce(nonce: &StyleNonce) -> String {
+    POLICY.replace("style-src 'self'", &format!("style-src 'self' 'nonce-{}'", nonce.as_str()))
 }
 
 /// Returns true for a request that a page makes by itself, so that it does not show that a person is there.
@@ -69,7 +80,8 @@ pub(crate) fn is_from_elsewhere(headers: &HeaderMap) -> bool {
 type Refused = (StatusCode, &'static str);
 
 fn check(origin: &Origin, method: &Method, target: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
-    let host = one(headers, HOST.as_str()).ok_or((StatusCode::BAD_REQUEST, "Send exactly one Host header."))?;
+    let host =
+        one(headers, HOST.as_str()).ok_or((StatusCode::BAD_REQUEST, "Send exactly one Host header."))?;
     let authority = target.authority().is_none_or(|authority| origin.is_host(authority.as_str()));
     if !origin.is_host(host) || !authority {
         return Err((
@@ -130,7 +142,14 @@ mod tests {
         assert_eq!(get("/", &[OWN]), 200);
         assert_eq!(get("http://console.localhost:7465/", &[OWN]), 200);
         assert_eq!(get("http://evil.example.org/", &[OWN]), 421);
-        for host in ["evil.example.org", "evil.example.org:7465", "127.0.0.1:7465", "console.localhost", "console.localhost:7465.", ""] {
+        for host in [
+            "evil.example.org",
+            "evil.example.org:7465",
+            "127.0.0.1:7465",
+            "console.localhost",
+            "console.localhost:7465.",
+            "",
+        ] {
             assert_eq!(get("/", &[("host", host)]), 421, "{host}");
         }
         assert_eq!(get("/", &[]), 400);
@@ -144,7 +163,12 @@ mod tests {
         assert_eq!(post(&[own]), 200);
         assert_eq!(post(&[own, (FETCH_SITE, "same-origin")]), 200);
         assert_eq!(post(&[]), 403);
-        for origin in ["null", "http://localhost:3000", "https://console.localhost:7465", "http://console.localhost:7466"] {
+        for origin in [
+            "null",
+            "http://localhost:3000",
+            "https://console.localhost:7465",
+            "http://console.localhost:7466",
+        ] {
             assert_eq!(post(&[("origin", origin)]), 403, "{origin}");
         }
         assert_eq!(post(&[own, own]), 403);
@@ -155,7 +179,8 @@ mod tests {
 
     #[test]
     fn other_sites_may_link_to_a_page_and_load_none() {
-        let get = |sent: &[(&'static str, &str)]| status(&Method::GET, "/approvals", &[&[OWN], sent].concat());
+        let get =
+            |sent: &[(&'static str, &str)]| status(&Method::GET, "/approvals", &[&[OWN], sent].concat());
         for site in ["same-site", "cross-site"] {
             assert_eq!(get(&[(FETCH_SITE, site)]), 403);
             let navigation = [(FETCH_SITE, site), (FETCH_MODE, "navigate"), (FETCH_DEST, "document")];
@@ -165,6 +190,18 @@ mod tests {
         }
         assert_eq!(get(&[(FETCH_SITE, "same-origin")]), 200);
         assert_eq!(get(&[(FETCH_SITE, "none")]), 200);
+    }
+
+    #[test]
+    fn a_nonce_allows_styles_and_nothing_else() {
+        let nonce = StyleNonce::new();
+        let policy = with_nonce(&nonce);
+        let allowed = format!(" 'nonce-{}'", nonce.as_str());
+        assert_eq!(policy.replacen(&allowed, "", 1), POLICY);
+        assert!(
+            policy.contains(&format!("style-src 'self'{allowed};")) && !POLICY.contains("nonce"),
+            "{policy}"
+        );
     }
 
     #[test]

@@ -8,7 +8,15 @@ use crate::shown::line;
 use crate::viewer::Viewer;
 
 /// Pages in the navigation. A module with pages adds its own.
-const PAGES: [(&str, &str); 1] = [("/approvals", "Approvals")];
+const PAGES: [(&str, &str); 7] = [
+    ("/overview", "Overview"),
+    ("/approvals", "Approvals"),
+    ("/runs", "Runs"),
+    ("/calls", "Calls"),
+    ("/audit", "Audit log"),
+    ("/alerts", "Alerts"),
+    ("/policy", "Policy"),
+];
 /// Longest path to which a sign-in leads back, bytes.
 const LONGEST_PATH: usize = 512;
 
@@ -93,13 +101,17 @@ pub(crate) fn again(path: &str) -> Response {
 pub(crate) fn sign_in_for(path: &str) -> String {
     match own_path(path) {
         "/" => "/sign-in".to_owned(),
-        path => format!("/sign-in?to={}", form_urlencoded::byte_serialize(path.as_bytes()).collect::<String>()),
+        path => {
+            format!("/sign-in?to={}", form_urlencoded::byte_serialize(path.as_bytes()).collect::<String>())
+        }
     }
 }
 
 /// Returns `path` if it is one of this console, and otherwise the first page. A link must not lead elsewhere.
 pub(crate) fn own_path(path: &str) -> &str {
-    let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'"' | b'\'' | b'<' | b'>' | b';'));
+    let is_plain = path
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'"' | b'\'' | b'<' | b'>' | b';'));
     let is_own = path.starts_with('/') && !path.starts_with("//") && path.len() <= LONGEST_PATH;
     if is_own && is_plain { path } else { "/" }
 }
@@ -111,7 +123,16 @@ mod tests {
     #[test]
     fn a_path_leads_nowhere_else() {
         assert_eq!(own_path("/approvals/one?page=2"), "/approvals/one?page=2");
-        for bad in ["", "//evil.example.org", "/\\evil.example.org", "https://evil.example.org", "a", "/a b", "/a;url=//b", "/\"x"] {
+        for bad in [
+            "",
+            "//evil.example.org",
+            "/\\evil.example.org",
+            "https://evil.example.org",
+            "a",
+            "/a b",
+            "/a;url=//b",
+            "/\"x",
+        ] {
             assert_eq!(own_path(bad), "/", "{bad}");
         }
         assert_eq!(own_path(&"/a".repeat(500)), "/");

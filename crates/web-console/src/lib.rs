@@ -13,6 +13,7 @@ mod form;
 mod guard;
 mod layout;
 mod origin;
+mod pages;
 mod serve;
 mod session;
 mod shown;
@@ -47,4 +48,5 @@ fn routes() -> Router<State> {
         .merge(sign_in::routes())
         .merge(events::routes())
         .merge(approvals::routes())
+        .merge(pages::routes())
 }

@@ -80,7 +80,9 @@ fn line(lines: &mut BufReader<File>) -> io::Result<Option<Vec<u8>>> {
     lines.take(LINE).read_until(b'\n', &mut line)?;
     match line.last() {
         Some(b'\n') => Ok(Some(line)),
-        _ if line.len() as u64 == LINE => Err(io::Error::new(io::ErrorKind::InvalidData, "a line is too long")),
+        _ if line.len() as u64 == LINE => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "a line is too long"))
+        }
         _ => Ok(None),
     }
 }
@@ -90,7 +92,11 @@ fn event(line: &[u8]) -> Option<Event> {
     if !at.is_finite() || at < 0.0 {
         return None;
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above; it saturates")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked above; it saturates"
+    )]
     let at_us = (at * 1e6).round() as u64;
     let shown = match kind.as_str() {
         "i" => return Some(Event::Typed),
@@ -174,7 +180,14 @@ mod tests {
             std::fs::write(&path, none).unwrap();
             assert!(Playback::open(&path).is_err(), "{none:?}");
         }
-        for none in ["{}", "[1]", "[-1.0, \"o\", \"a\"]", "[1.0, \"x\", \"a\"]", "[1.0, \"r\", \"8\"]", "[1.0, \"m\", \"x\"]"] {
+        for none in [
+            "{}",
+            "[1]",
+            "[-1.0, \"o\", \"a\"]",
+            "[1.0, \"x\", \"a\"]",
+            "[1.0, \"r\", \"8\"]",
+            "[1.0, \"m\", \"x\"]",
+        ] {
             std::fs::write(&path, format!("{{\"width\":80,\"height\":24}}\n{none}\n")).unwrap();
             assert!(Playback::open(&path).unwrap().next(1).is_err(), "{none}");
         }

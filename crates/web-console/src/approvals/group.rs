@@ -12,12 +12,12 @@ use wire::v1::{Approval, ListApprovalsRequest};
 
 use super::decide::form;
 use super::facts;
+use crate::State as Console;
 use crate::api::quick;
 use crate::error::Problem;
 use crate::layout::live_page;
 use crate::shown::line;
 use crate::viewer::Viewer;
-use crate::State as Console;
 
 /// Most requests that are decided at once.
 pub(super) const AT_ONCE: usize = 100;
@@ -166,7 +166,12 @@ mod tests {
     use super::*;
 
     fn one(id: &str, json: &str) -> Approval {
-        Approval { approval_id: id.into(), operation: "exec".into(), operation_json: json.into(), ..Default::default() }
+        Approval {
+            approval_id: id.into(),
+            operation: "exec".into(),
+            operation_json: json.into(),
+            ..Default::default()
+        }
     }
 
     #[test]

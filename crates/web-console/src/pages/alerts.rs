@@ -7,8 +7,8 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use wire::v1::alert::{Severity, State};
 use wire::v1::{
-    AcknowledgeAlertRequest, Alert, AlertDelivery, AlertMeasure, GetAlertRequest, ListAlertsRequest, alert_delivery,
-    alert_measure,
+    AcknowledgeAlertRequest, Alert, AlertDelivery, AlertMeasure, GetAlertRequest, ListAlertsRequest,
+    alert_delivery, alert_measure,
 };
 
 use super::elements::{address, facts, field, id_path, next, run_link, select, state, table};
@@ -53,7 +53,10 @@ async fn shown(viewer: Viewer, Path(alert): Path<String>) -> Result<Response, Pr
     Ok(page("Alerts", Some(&viewer), show(&alert, hidden.as_ref())))
 }
 
-async fn acknowledge(Path(alert): Path<String>, Checked { viewer, fields }: Checked) -> Result<Response, Problem> {
+async fn acknowledge(
+    Path(alert): Path<String>,
+    Checked { viewer, fields }: Checked,
+) -> Result<Response, Problem> {
     let alert_id = id(alert)?;
     let back = format!("/alerts/{alert_id}");
     let request = AcknowledgeAlertRequest { alert_id, comment: fields.get("comment").to_owned() };
@@ -74,7 +77,13 @@ pub(super) struct Filter {
 impl Filter {
     fn of(fields: &Fields) -> Self {
         let get = |name| fields.get(name).to_owned();
-        Self { state: get("state"), severity: get("severity"), rule: get("rule"), run: get("run"), page: get("page") }
+        Self {
+            state: get("state"),
+            severity: get("severity"),
+            rule: get("rule"),
+            run: get("run"),
+            page: get("page"),
+        }
     }
 
     pub(super) fn state(&self) -> State {

@@ -118,7 +118,8 @@ fn render(records: &[AuditEvent], fields: &Fields, token: &str) -> Markup {
     }
 }
 
-const HEADS: &[&str] = &["Nr", "Time", "Kind", "Run", "Call", "Principal", "Agent", "Operation", "Result", "Record"];
+const HEADS: &[&str] =
+    &["Nr", "Time", "Kind", "Run", "Call", "Principal", "Agent", "Operation", "Result", "Record"];
 
 fn row(event: &AuditEvent) -> Vec<Markup> {
     let record = Record::of(event);
@@ -158,7 +159,8 @@ mod tests {
             principal: hostile(),
             agent_id: hostile(),
             operation: hostile(),
-            record_json: serde_json::json!({ "outcome": { "status": HOSTILE }, HOSTILE: HOSTILE }).to_string(),
+            record_json: serde_json::json!({ "outcome": { "status": HOSTILE }, HOSTILE: HOSTILE })
+                .to_string(),
             ..Default::default()
         };
         let broken = AuditEvent { record_json: hostile(), ..event.clone() };

@@ -80,7 +80,9 @@ pub(crate) fn state(words: &str) -> Markup {
     let class = match words {
         "ready" | "running" | "succeeded" | "allow" | "approved" | "delivered" | "good" => "good",
         "failed" | "denied" | "deny" | "critical" | "high" | "full" | "locked" | "over" | "missing" => "bad",
-        "paused" | "pending approval" | "ask" | "open" | "medium" | "low" | "limited" | "interrupted" => "warn",
+        "paused" | "pending approval" | "ask" | "open" | "medium" | "low" | "limited" | "interrupted" => {
+            "warn"
+        }
         _ => "calm",
     };
     html! { span.state.(class) { (crate::shown::visible(words, text::Shape::Line)) } }
@@ -127,7 +129,10 @@ mod tests {
     #[test]
     fn fields_of_an_address_are_encoded() {
         assert_eq!(address("/a", &[("b", ""), ("c", "")]), "/a");
-        assert_eq!(address("/a", &[("path", "x&y=\"<\u{202e}"), ("c", "")]), "/a?path=x%26y%3D%22%3C%E2%80%AE");
+        assert_eq!(
+            address("/a", &[("path", "x&y=\"<\u{202e}"), ("c", "")]),
+            "/a?path=x%26y%3D%22%3C%E2%80%AE"
+        );
         assert!(next("/a", &[("x", "1")], "t/+").0.contains("href=\"/a?x=1&amp;page=t%2F%2B\""));
         assert_eq!(next("/a", &[], "").0, "");
     }
@@ -136,7 +141,9 @@ mod tests {
     fn only_ids_are_links() {
         let id = "0198a1b2-0000-7000-8000-00000000aaaa";
         assert!(run_link(id).0.contains("href=\"/runs/0198a1b2-0000-7000-8000-00000000aaaa\""));
-        for none in ["", "0198a1b2", "0198a1b2-0000-7000-8000-00000000AAAA", "0198a1b2-0000-7000-8000-00000000aaa/"] {
+        for none in
+            ["", "0198a1b2", "0198a1b2-0000-7000-8000-00000000AAAA", "0198a1b2-0000-7000-8000-00000000aaa/"]
+        {
             assert!(!run_link(none).0.contains("href"), "{none}");
         }
         assert_harmless(&call_link(HOSTILE));

@@ -73,8 +73,14 @@ mod tests {
 
     #[test]
     fn figures_have_units() {
-        assert_eq!((size(1023), size(1024), size(5 << 30)), ("1023 B".into(), "1.0 KiB".into(), "5.0 GiB".into()));
-        assert_eq!((micros(5), micros(1500), micros(90_000_000)), ("5 µs".into(), "1 ms".into(), "1 min 30 s".into()));
+        assert_eq!(
+            (size(1023), size(1024), size(5 << 30)),
+            ("1023 B".into(), "1.0 KiB".into(), "5.0 GiB".into())
+        );
+        assert_eq!(
+            (micros(5), micros(1500), micros(90_000_000)),
+            ("5 µs".into(), "1 ms".into(), "1 min 30 s".into())
+        );
         assert_eq!(wire_duration(None), "–");
         let at = wire::Timestamp { seconds: 1_769_860_800, nanos: 5 };
         assert!(moment(Some(&at)).0.ends_with(">2026-01-31 12:00:00 UTC</time>"), "{}", moment(Some(&at)).0);

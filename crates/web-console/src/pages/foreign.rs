@@ -106,7 +106,8 @@ pub(crate) mod tests {
     pub(crate) fn assert_harmless(page: &Markup) {
         let page = &page.0;
         assert!(page.contains("&lt;img src=x onerror="), "the text is not there: {page}");
-        for bad in ["<img", "</script>", "\u{1b}", "\u{202e}", "\u{200b}", "href=\"javascript", "onerror=\""] {
+        for bad in ["<img", "</script>", "\u{1b}", "\u{202e}", "\u{200b}", "href=\"javascript", "onerror=\""]
+        {
             assert!(!page.contains(bad), "{bad:?} in {page}");
         }
         assert!(page.contains("&lt;U+202E&gt;</b>"), "{page}");
@@ -114,7 +115,9 @@ pub(crate) mod tests {
 
     #[test]
     fn markup_and_hidden_characters_are_shown_as_text() {
-        for shown in [line(HOSTILE), heading(HOSTILE), block(HOSTILE), bytes(HOSTILE.as_bytes()), json(HOSTILE)] {
+        for shown in
+            [line(HOSTILE), heading(HOSTILE), block(HOSTILE), bytes(HOSTILE.as_bytes()), json(HOSTILE)]
+        {
             assert_harmless(&shown);
         }
         assert_harmless(&json(&serde_json::json!({ HOSTILE: [HOSTILE] }).to_string()));

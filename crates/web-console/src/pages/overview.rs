@@ -11,8 +11,8 @@ use futures_util::stream::select;
 use maud::{Markup, html};
 use wire::v1::run::{ColdBecause, StartKind, State};
 use wire::v1::{
-    Alert, Approval, ListAlertsRequest, ListApprovalsRequest, ListRunsRequest, ListRunsResponse, Run, StateDisk,
-    WatchAlertsRequest, WatchRunsRequest, alert, approval, state_disk,
+    Alert, Approval, ListAlertsRequest, ListApprovalsRequest, ListRunsRequest, ListRunsResponse, Run,
+    StateDisk, WatchAlertsRequest, WatchRunsRequest, alert, approval, state_disk,
 };
 
 use super::elements::{Part, address, facts, part, run_link, state, table};
@@ -46,7 +46,8 @@ async fn shown(viewer: Viewer) -> Result<Response, Problem> {
     let (mut runs, mut approvals, mut alerts) =
         (viewer.services.runs(), viewer.services.approvals(), viewer.services.alerts());
     let pending = ListApprovalsRequest { state: approval::State::Pending.into(), ..Default::default() };
-    let open = ListAlertsRequest { state: alert::State::Open.into(), page_size: ALERTS, ..Default::default() };
+    let open =
+        ListAlertsRequest { state: alert::State::Open.into(), page_size: ALERTS, ..Default::default() };
     let (runs, approvals, alerts) = tokio::join!(
         runs.list_runs(quick(ListRunsRequest { page_size: RUNS, ..Default::default() })),
         approvals.list_approvals(quick(pending)),
@@ -65,13 +66,15 @@ async fn changes(Extracted(state): Extracted<crate::State>, viewer: Viewer) -> R
     let runs = viewer.services.runs().watch_runs(WatchRunsRequest::default()).await?.into_inner();
     let runs = runs.take_while(|change| std::future::ready(change.is_ok())).map(drop);
     // Narrow tokens see no alerts.
-    let changes: events::Changes = match viewer.services.alerts().watch_alerts(WatchAlertsRequest::default()).await {
-        Ok(alerts) => {
-            let alerts = alerts.into_inner().take_while(|change| std::future::ready(change.is_ok())).map(drop);
-            Box::pin(select(runs, alerts))
-        }
-        Err(_) => Box::pin(runs),
-    };
+    let changes: events::Changes =
+        match viewer.services.alerts().watch_alerts(WatchAlertsRequest::default()).await {
+            Ok(alerts) => {
+                let alerts =
+                    alerts.into_inner().take_while(|change| std::future::ready(change.is_ok())).map(drop);
+                Box::pin(select(runs, alerts))
+            }
+            Err(_) => Box::pin(runs),
+        };
     events::answer(&state, &viewer, changes)
 }
 
@@ -103,7 +106,8 @@ fn numbers(page: &Overview) -> Markup {
 }
 
 fn waiting(approvals: &[Approval]) -> Markup {
-    let oldest = approvals.iter().min_by_key(|approval| approval.created_at.map_or(i64::MAX, |at| at.seconds));
+    let oldest =
+        approvals.iter().min_by_key(|approval| approval.created_at.map_or(i64::MAX, |at| at.seconds));
     html! {
         p.number { strong { (approvals.len()) } " wait. " a href="/approvals" { "Decide" } }
         @if let Some(oldest) = oldest {
@@ -179,7 +183,10 @@ fn state_of_disk(disk: &StateDisk) -> Markup {
         ("Free space", Some(state(&words))),
         ("Free", Some(html! { (figures::size(disk.free_bytes)) " of " (figures::size(disk.total_bytes)) })),
         ("Free inodes", disk.free_files.map(|files| html! { (files) })),
-        ("Quotas", Some(html! { @if disk.kernel { "by the file system" } @else { "measured by the daemon" } })),
+        (
+            "Quotas",
+            Some(html! { @if disk.kernel { "by the file system" } @else { "measured by the daemon" } }),
+        ),
     ])
 }
 
@@ -198,11 +205,19 @@ mod tests {
         Overview {
             runs: Ok(ListRunsResponse {
                 runs: vec![run(State::Ready, StartKind::Warm), run(State::Ready, StartKind::Cold)],
-                state_disk: Some(StateDisk { free_bytes: 1 << 30, total_bytes: 4 << 30, ..Default::default() }),
+                state_disk: Some(StateDisk {
+                    free_bytes: 1 << 30,
+                    total_bytes: 4 << 30,
+                    ..Default::default()
+                }),
                 ..Default::default()
             }),
             approvals: Ok(vec![Approval { operation: HOSTILE.to_owned(), ..Default::default() }]),
-            alerts: Ok(vec![Alert { summary: HOSTILE.to_owned(), rule: HOSTILE.to_owned(), ..Default::default() }]),
+            alerts: Ok(vec![Alert {
+                summary: HOSTILE.to_owned(),
+                rule: HOSTILE.to_owned(),
+                ..Default::default()
+            }]),
         }
     }
 

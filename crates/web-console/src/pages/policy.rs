@@ -52,13 +52,18 @@ fn render(policy: &GetPolicyResponse, profile: &str) -> Markup {
 /// Returns the lines of a profile: those beneath its name, in the mapping `profiles` of the policy.
 fn section(yaml: &str, profile: &str) -> Option<String> {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
-    let mut lines = yaml.lines().skip_while(|line| line.trim_end() != "profiles:").skip(1).take_while(|line| indent(line) > 0);
+    let mut lines = yaml
+        .lines()
+        .skip_while(|line| line.trim_end() != "profiles:")
+        .skip(1)
+        .take_while(|line| indent(line) > 0);
     let is_name = |line: &&str| {
         let name = line.trim().strip_suffix(':').unwrap_or_default();
         indent(line) == 2 && (name == profile || name.trim_matches(['"', '\'']) == profile)
     };
     lines.find(is_name)?;
-    let found: Vec<&str> = lines.take_while(|line| indent(line) > 2).map(|line| &line[4.min(line.len())..]).collect();
+    let found: Vec<&str> =
+        lines.take_while(|line| indent(line) > 2).map(|line| &line[4.min(line.len())..]).collect();
     Some(found.join("\n"))
 }
 

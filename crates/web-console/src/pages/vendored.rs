@@ -27,7 +27,7 @@ const SCRIPT: &str = include_str!("../../assets/terminal.js");
 pub(crate) struct StyleNonce(String);
 
 impl StyleNonce {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(secret())
     }
 
@@ -43,11 +43,17 @@ pub(super) fn has_xterm() -> bool {
 }
 
 pub(super) fn routes() -> Router<State> {
-    let routes = Router::new().route("/assets/terminal.js", get(async || file("text/javascript; charset=utf-8", SCRIPT.as_bytes())));
+    let routes = Router::new().route(
+        "/assets/terminal.js",
+        get(async || file("text/javascript; charset=utf-8", SCRIPT.as_bytes())),
+    );
     match XTERM {
         Some(Xterm { script, style }) => routes
-            .route("/assets/xterm.js", get(async || file("text/javascript; charset=utf-8", script)))
-            .route("/assets/xterm.css", get(async || file("text/css; charset=utf-8", style))),
+            .route(
+                "/assets/xterm.js",
+                get(move || async move { file("text/javascript; charset=utf-8", script) }),
+            )
+            .route("/assets/xterm.css", get(move || async move { file("text/css; charset=utf-8", style) })),
         None => routes,
     }
 }

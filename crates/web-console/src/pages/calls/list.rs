@@ -139,8 +139,14 @@ mod tests {
     #[test]
     fn calls_that_began_have_no_status_to_filter_by() {
         let filter = Filter { show: "begun".to_owned(), status: "failed".to_owned(), ..Default::default() };
-        assert_eq!((filter.to_wire().kinds, filter.to_wire().status), (vec!["call_intent".to_owned()], String::new()));
+        assert_eq!(
+            (filter.to_wire().kinds, filter.to_wire().status),
+            (vec!["call_intent".to_owned()], String::new())
+        );
         let filter = Filter { status: "failed".to_owned(), ..Default::default() };
-        assert_eq!((filter.to_wire().kinds, filter.to_wire().status.as_str()), (vec!["call_receipt".to_owned()], "failed"));
+        assert_eq!(
+            (filter.to_wire().kinds, filter.to_wire().status.as_str()),
+            (vec!["call_receipt".to_owned()], "failed")
+        );
     }
 }

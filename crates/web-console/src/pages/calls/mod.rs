@@ -112,7 +112,9 @@ mod tests {
     #[test]
     fn an_operation_is_restored_only_from_all_of_its_arguments() {
         let read = operation("read", Some(&json!({ "path": "@project/a" }))).unwrap();
-        assert!(matches!(read.kind, Some(wire::v1::operation::Kind::Read(read)) if read.path == "@project/a"));
+        assert!(
+            matches!(read.kind, Some(wire::v1::operation::Kind::Read(read)) if read.path == "@project/a")
+        );
         assert!(operation("git.diff", Some(&json!({ "diff": {} }))).is_some());
         let cut = json!({ "path": "@project/a", "content": { "bytes": 5, "sha256": "00" } });
         assert!(operation("write", Some(&cut)).is_none());

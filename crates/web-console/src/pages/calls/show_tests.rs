@@ -34,12 +34,18 @@ fn shown() -> Shown {
         "outcome": { "status": HOSTILE, "reason": HOSTILE, "message": HOSTILE, "facts": { HOSTILE: HOSTILE } },
         "duration_us": 1500,
     });
-    let chunk = || Some(OutputChunk { data: HOSTILE.as_bytes().to_vec(), kept_bytes: 1 << 20, ..Default::default() });
+    let chunk =
+        || Some(OutputChunk { data: HOSTILE.as_bytes().to_vec(), kept_bytes: 1 << 20, ..Default::default() });
     let error = ToolFailure { reason: hostile(), message: hostile(), ..Default::default() };
-    let rule = ConsideredRule { stage: hostile(), rule: hostile(), justification: hostile(), ..Default::default() };
+    let rule =
+        ConsideredRule { stage: hostile(), rule: hostile(), justification: hostile(), ..Default::default() };
     Shown {
         id: ID.to_owned(),
-        events: Ok(vec![event("call_intent", &intent), event("call_receipt", &receipt), event(HOSTILE, &json!(null))]),
+        events: Ok(vec![
+            event("call_intent", &intent),
+            event("call_receipt", &receipt),
+            event(HOSTILE, &json!(null)),
+        ]),
         call: Ok(GetCallResponse {
             call: Some(CallResponse { rendered: hostile(), error: Some(error), ..Default::default() }),
             stdout: chunk(),
@@ -61,7 +67,8 @@ fn shown() -> Shown {
 #[test]
 fn texts_of_a_call_are_harmless() {
     assert_harmless(&render(&shown()));
-    let refused = Shown { events: Err(hostile()), call: Err(hostile()), explained: Err(hostile()), id: hostile() };
+    let refused =
+        Shown { events: Err(hostile()), call: Err(hostile()), explained: Err(hostile()), id: hostile() };
     assert_harmless(&render(&refused));
 }
 
@@ -78,5 +85,7 @@ fn output_has_a_next_page() {
 fn arguments_are_shown_one_by_one() {
     let shown = arguments(&json!({ "command": "ls", "args": ["-l", "a b"] })).0;
     assert!(shown.contains("<dt>") && shown.matches("<li>").count() == 2, "{shown}");
-    assert!(arguments(&json!({})).0.contains("No arguments") && arguments(&json!(1)).0.contains("No arguments"));
+    assert!(
+        arguments(&json!({})).0.contains("No arguments") && arguments(&json!(1)).0.contains("No arguments")
+    );
 }

@@ -51,7 +51,7 @@ fn row(change: &FileChange) -> Vec<Markup> {
 pub(crate) fn diff(diff: &str) -> Markup {
     let lines: Vec<&str> = diff.split_inclusive('\n').take(LINES + 1).collect();
     html! {
-        pre.diff tabindex="0" {
+        pre.lines tabindex="0" {
             @for line in lines.iter().take(LINES) {
                 span.(class(line)) { bdi { (foreign::visible(line, Shape::Block)) } }
             }

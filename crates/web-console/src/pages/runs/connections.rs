@@ -107,10 +107,14 @@ mod tests {
             upstream: hostile(),
             injected: vec![hostile()],
             call_ids: vec![hostile()],
-            requests: vec![HttpRequest { method: hostile(), path: hostile(), ..Default::default() }; REQUESTS + 1],
+            requests: vec![
+                HttpRequest { method: hostile(), path: hostile(), ..Default::default() };
+                REQUESTS + 1
+            ],
             ..Default::default()
         };
-        let refused = RefusedHost { host: hostile(), rule: hostile(), reason: hostile(), ..Default::default() };
+        let refused =
+            RefusedHost { host: hostile(), rule: hostile(), reason: hostile(), ..Default::default() };
         let found = Connections { connections: vec![connection], refused: vec![refused] };
         let egress = Egress { words: hostile(), digest: hostile(), ..Default::default() };
         assert_harmless(&render(HOSTILE, &Ok(egress), &Ok(found)));

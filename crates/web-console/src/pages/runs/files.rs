@@ -118,10 +118,21 @@ mod tests {
     #[test]
     fn names_and_contents_are_harmless() {
         let hostile = || HOSTILE.to_owned();
-        let entry = |kind: Type| Entry { path: hostile(), name: hostile(), r#type: kind.into(), ..Default::default() };
+        let entry = |kind: Type| Entry {
+            path: hostile(),
+            name: hostile(),
+            r#type: kind.into(),
+            ..Default::default()
+        };
         let entries = vec![entry(Type::File), entry(Type::Directory), entry(Type::Symlink)];
         let list = ListResult { path: hostile(), entries, hint: hostile(), ..Default::default() };
-        let read = ReadResult { path: hostile(), content: hostile(), hint: hostile(), sha256: hostile(), ..Default::default() };
+        let read = ReadResult {
+            path: hostile(),
+            content: hostile(),
+            hint: hostile(),
+            sha256: hostile(),
+            ..Default::default()
+        };
         let binary = ReadResult { binary: true, ..read.clone() };
         for seen in [Seen::Directory(list), Seen::Text(read), Seen::Text(binary), Seen::Refused(hostile())] {
             for run in [ID, HOSTILE] {
@@ -133,7 +144,10 @@ mod tests {
     #[test]
     fn names_of_downloads_are_plain() {
         assert_eq!(disposition("@project/src/main.rs"), "attachment; filename=\"main.rs\"");
-        assert_eq!(disposition("a/\"; x=\r\nfdp\u{202e}gnp.exe"), "attachment; filename=\"___x___fdp_gnp.exe\"");
+        assert_eq!(
+            disposition("a/\"; x=\r\nfdp\u{202e}gnp.exe"),
+            "attachment; filename=\"___x___fdp_gnp.exe\""
+        );
         for none in ["", "a/", "..", "a/..."] {
             assert_eq!(disposition(none), "attachment; filename=\"file\"", "{none}");
         }
@@ -142,14 +156,26 @@ mod tests {
 
     #[test]
     fn long_texts_have_a_next_page() {
-        let read = ReadResult { path: "@project/a b".to_owned(), start_line: 1, end_line: 1_000, total_lines: 1_001, ..Default::default() };
+        let read = ReadResult {
+            path: "@project/a b".to_owned(),
+            start_line: 1,
+            end_line: 1_000,
+            total_lines: 1_001,
+            ..Default::default()
+        };
         let shown = render(ID, "a b", &Seen::Text(read)).0;
-        assert!(shown.contains(&format!("/runs/{ID}/files?path=%40project%2Fa+b&amp;kind=text&amp;line=1001")), "{shown}");
+        assert!(
+            shown.contains(&format!("/runs/{ID}/files?path=%40project%2Fa+b&amp;kind=text&amp;line=1001")),
+            "{shown}"
+        );
     }
 
     #[test]
     fn directories_lead_up_to_their_mount() {
-        assert_eq!((above("@project/a/b"), above("@project/a"), above("@project")), (Some("@project/a"), Some("@project"), None));
+        assert_eq!(
+            (above("@project/a/b"), above("@project/a"), above("@project")),
+            (Some("@project/a"), Some("@project"), None)
+        );
         assert_eq!(above("/etc"), None);
     }
 }

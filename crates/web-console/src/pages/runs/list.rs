@@ -62,14 +62,22 @@ fn table_of(runs: &[Run]) -> Markup {
             labels(run),
         ]
     });
-    table("Runs, newest first", &["Run", "State", "Agent", "Profile", "Made by", "Created", "Ended", "Labels"], rows)
+    table(
+        "Runs, newest first",
+        &["Run", "State", "Agent", "Profile", "Made by", "Created", "Ended", "Labels"],
+        rows,
+    )
 }
 
 /// Returns the labels of a run.
 pub(super) fn labels(run: &Run) -> Markup {
     let mut labels: Vec<String> = run.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     labels.sort_unstable();
-    if labels.is_empty() { html! {} } else { foreign::line(&labels.join(" ")) }
+    if labels.is_empty() {
+        html! {}
+    } else {
+        foreign::line(&labels.join(" "))
+    }
 }
 
 #[cfg(test)]
@@ -96,7 +104,9 @@ mod tests {
         let filter = Filter { state: "READY".to_owned(), page: String::new() };
         assert_eq!(filter.state(), State::Ready);
         let shown = render(&[], &filter, "t").0;
-        assert!(shown.contains("<option value=\"READY\" selected>") && shown.contains("state=READY&amp;page=t"));
+        assert!(
+            shown.contains("<option value=\"READY\" selected>") && shown.contains("state=READY&amp;page=t")
+        );
         assert_eq!(Filter { state: HOSTILE.to_owned(), page: String::new() }.state(), State::Unspecified);
     }
 }

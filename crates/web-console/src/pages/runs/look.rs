@@ -17,14 +17,14 @@ use wire::v1::download_file_response::Piece;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::result::Kind as Found;
 use wire::v1::{
-    CallRequest, CancelCallRequest, DownloadFileRequest, DownloadFileResponse, ExplainPolicyRequest, ListRequest,
-    ReadRequest, Verdict,
+    CallRequest, CancelCallRequest, DownloadFileRequest, DownloadFileResponse, ExplainPolicyRequest,
+    ListRequest, ReadRequest, Verdict,
 };
 
 use super::super::elements::Part;
 use super::super::request::{Query, id, part_of};
-use super::files::{self, Seen};
 use super::TITLE;
+use super::files::{self, Seen};
 use crate::State;
 use crate::api::quick;
 use crate::error::Problem;
@@ -159,7 +159,9 @@ type Download = (Streaming<DownloadFileResponse>, StreamSlot);
 async fn next(download: Option<Download>) -> Option<(Result<Vec<u8>, Status>, Option<Download>)> {
     let (mut pieces, slot) = download?;
     match pieces.message().await {
-        Ok(Some(DownloadFileResponse { piece: Some(Piece::Data(data)) })) => Some((Ok(data), Some((pieces, slot)))),
+        Ok(Some(DownloadFileResponse { piece: Some(Piece::Data(data)) })) => {
+            Some((Ok(data), Some((pieces, slot))))
+        }
         Ok(Some(DownloadFileResponse { piece: Some(Piece::End(_)) })) => None,
         Ok(_) => Some((Err(Status::data_loss("the download has no end")), None)),
         Err(status) => Some((Err(status), None)),

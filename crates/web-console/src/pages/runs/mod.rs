@@ -19,8 +19,8 @@ use futures_util::StreamExt as _;
 use wire::v1::attach_process_response::Event;
 use wire::v1::watch_connections_response::Update;
 use wire::v1::{
-    AttachProcessRequest, DiffRunRequest, GetEgressRequest, GetRateLimitsRequest, GetRunRequest, ListProcessesRequest,
-    ListRunsRequest, ListSessionsRequest, WatchConnectionsRequest, WatchRunsRequest,
+    AttachProcessRequest, DiffRunRequest, GetEgressRequest, GetRateLimitsRequest, GetRunRequest,
+    ListProcessesRequest, ListRunsRequest, ListSessionsRequest, WatchConnectionsRequest, WatchRunsRequest,
 };
 
 use super::elements::Part;
@@ -58,10 +58,18 @@ pub(super) fn routes() -> Router<State> {
 
 async fn listed(viewer: Viewer, Query(query): Query) -> Result<Response, Problem> {
     let filter = list::Filter::of(&query);
-    let request =
-        ListRunsRequest { page_size: list::PAGE, page_token: filter.page.clone(), state: filter.state().into() };
+    let request = ListRunsRequest {
+        page_size: list::PAGE,
+        page_token: filter.page.clone(),
+        state: filter.state().into(),
+    };
     let answer = viewer.services.runs().list_runs(quick(request)).await?.into_inner();
-    Ok(live_page(TITLE, &viewer, "/events/runs", list::render(&answer.runs, &filter, &answer.next_page_token)))
+    Ok(live_page(
+        TITLE,
+        &viewer,
+        "/events/runs",
+        list::render(&answer.runs, &filter, &answer.next_page_token),
+    ))
 }
 
 async fn shown(viewer: Viewer, Path(run): Path<String>) -> Result<Response, Problem> {
@@ -93,12 +101,20 @@ async fn any_change(state: Extracted<State>, viewer: Viewer) -> Result<Response,
     watch(state, viewer, String::new()).await
 }
 
-async fn changes_of(state: Extracted<State>, viewer: Viewer, Path(run): Path<String>) -> Result<Response, Problem> {
+async fn changes_of(
+    state: Extracted<State>,
+    viewer: Viewer,
+    Path(run): Path<String>,
+) -> Result<Response, Problem> {
     watch(state, viewer, id(run)?).await
 }
 
 /// Tells a page when a run has changed, or any run.
-async fn watch(Extracted(state): Extracted<State>, viewer: Viewer, run_id: String) -> Result<Response, Problem> {
+async fn watch(
+    Extracted(state): Extracted<State>,
+    viewer: Viewer,
+    run_id: String,
+) -> Result<Response, Problem> {
     let changes = viewer.services.runs().watch_runs(WatchRunsRequest { run_id }).await?.into_inner();
     let changes = changes.take_while(|change| std::future::ready(change.is_ok())).map(drop);
     events::answer(&state, &viewer, Box::pin(changes))
@@ -127,7 +143,12 @@ async fn connections_of(viewer: &Viewer, run: &str) -> Part<connections::Connect
     let mut updates = part_of(viewer.services.egress().watch_connections(quick(request)).await)?;
     let mut found = connections::Connections::default();
     for _ in 0..CONNECTIONS {
-        match updates.message().await.map_err(|status| status.message().to_owned())?.and_then(|next| next.update) {
+        match updates
+            .message()
+            .await
+            .map_err(|status| status.message().to_owned())?
+            .and_then(|next| next.update)
+        {
             Some(Update::Connection(connection)) => found.connections.push(connection),
             Some(Update::Refused(refused)) => found.refused.push(refused),
             None => break,

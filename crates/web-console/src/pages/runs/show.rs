@@ -4,8 +4,8 @@ use maud::{Markup, html};
 use wire::v1::run::{Changes, ColdBecause, EndCause, State};
 use wire::v1::workspace::Source;
 use wire::v1::{
-    DiskUse, GetRateLimitsResponse, Limits, ModelUse, Process, RateLimit, Run, RunHold, Session, companion_status,
-    disk_use, process, session,
+    DiskUse, GetRateLimitsResponse, Limits, ModelUse, Process, RateLimit, Run, RunHold, Session,
+    companion_status, disk_use, process, session,
 };
 
 use super::super::elements::{Part, facts, id_path, part, run_link, state, table};
@@ -126,8 +126,17 @@ pub(crate) fn confirm_stop(id: &str, hidden: &Markup) -> Markup {
 
 fn holds(holds: &[RunHold]) -> Markup {
     let rows = holds.iter().map(|hold| {
-        let by = if hold.principal.is_empty() { html! { "the daemon" } } else { foreign::line(&hold.principal) };
-        vec![html! { (figures::word(hold.kind().as_str_name())) }, by, figures::moment(hold.since.as_ref()), foreign::line(&hold.cause_id)]
+        let by = if hold.principal.is_empty() {
+            html! { "the daemon" }
+        } else {
+            foreign::line(&hold.principal)
+        };
+        vec![
+            html! { (figures::word(hold.kind().as_str_name())) },
+            by,
+            figures::moment(hold.since.as_ref()),
+            foreign::line(&hold.cause_id),
+        ]
     });
     table("Reasons for which it is paused", &["Reason", "By", "Since", "Id"], rows)
 }
@@ -140,7 +149,9 @@ fn workspace(run: &Run) -> String {
         Some(Source::Overlay(overlay)) => format!("overlay on {}", overlay.path),
         Some(Source::Base(base)) => format!("base {}", base.base_id),
         Some(Source::Checkpoint(checkpoint)) => format!("checkpoint {}", checkpoint.checkpoint_id),
-        Some(Source::Clone(clone)) => format!("clone of {}{} {}", clone.repository, clone.url, clone.revision),
+        Some(Source::Clone(clone)) => {
+            format!("clone of {}{} {}", clone.repository, clone.url, clone.revision)
+        }
         None => "–".to_owned(),
     }
 }
@@ -156,7 +167,9 @@ fn changes(run: &Run) -> Option<&'static str> {
 
 fn start(run: &Run) -> String {
     match run.cold_because() {
-        ColdBecause::Unspecified => figures::word(run.start_kind().as_str_name()).replace("start kind unspecified", ""),
+        ColdBecause::Unspecified => {
+            figures::word(run.start_kind().as_str_name()).replace("start kind unspecified", "")
+        }
         why => format!("cold: {}", figures::word(why.as_str_name())),
     }
 }
@@ -242,12 +255,19 @@ fn windows(limit: &RateLimit) -> Markup {
 fn processes_of(run: &str, processes: &[Process]) -> Markup {
     // Sessions are processes, too, and shown as such.
     let is_session = |process: &&Process| process.request.as_ref().is_some_and(|request| request.session);
-    let rows: Vec<_> =
-        processes.iter().filter(|process| !is_session(process)).map(|process| process_row(run, process)).collect();
+    let rows: Vec<_> = processes
+        .iter()
+        .filter(|process| !is_session(process))
+        .map(|process| process_row(run, process))
+        .collect();
     if rows.is_empty() {
         return html! { p { "None." } };
     }
-    table("Processes, oldest first", &["Process", "State", "Command", "Started", "Ended", "Output", "Processor", "Memory"], rows)
+    table(
+        "Processes, oldest first",
+        &["Process", "State", "Command", "Started", "Ended", "Output", "Processor", "Memory"],
+        rows,
+    )
 }
 
 fn process_row(run: &str, process: &Process) -> Vec<Markup> {
@@ -300,7 +320,11 @@ fn sessions_of(run: &str, sessions: &[Session]) -> Markup {
         row.remove(2);
         row
     });
-    table("Sessions, oldest first", &["Session", "State", "Started", "Ended", "Output", "Processor", "Memory"], rows)
+    table(
+        "Sessions, oldest first",
+        &["Session", "State", "Started", "Ended", "Output", "Processor", "Memory"],
+        rows,
+    )
 }
 
 fn companions(run: &Run) -> Markup {

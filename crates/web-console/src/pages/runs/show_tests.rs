@@ -1,6 +1,6 @@
 use wire::v1::{
-    BindWorkspace, CompanionStatus, Egress, ForkedFrom, HardeningFact, ModelCounts, ProcessRequest, RateWindow,
-    Workspace,
+    BindWorkspace, CompanionStatus, Egress, ForkedFrom, HardeningFact, ModelCounts, ProcessRequest,
+    RateWindow, Workspace,
 };
 
 use super::super::super::foreign::tests::{HOSTILE, assert_harmless};
@@ -13,7 +13,8 @@ fn hostile() -> String {
 }
 
 fn process() -> Process {
-    let request = ProcessRequest { command: hostile(), args: vec![hostile()], script: hostile(), ..Default::default() };
+    let request =
+        ProcessRequest { command: hostile(), args: vec![hostile()], script: hostile(), ..Default::default() };
     Process { process_id: hostile(), request: Some(request), failure: hostile(), ..Default::default() }
 }
 
@@ -34,7 +35,12 @@ fn run() -> Run {
         hardening: vec![HardeningFact { name: hostile(), value: hostile() }],
         holds: vec![RunHold { cause_id: hostile(), principal: hostile(), ..Default::default() }],
         forked_from: Some(ForkedFrom { checkpoint_id: hostile(), run_id: hostile() }),
-        companions: vec![CompanionStatus { name: hostile(), image: hostile(), address: hostile(), ..Default::default() }],
+        companions: vec![CompanionStatus {
+            name: hostile(),
+            image: hostile(),
+            address: hostile(),
+            ..Default::default()
+        }],
         egress: Some(Egress { words: hostile(), ..Default::default() }),
         model_use: Some(ModelUse { total: Some(ModelCounts::default()), bounds: Vec::new() }),
         disk: Some(DiskUse::default()),
@@ -58,12 +64,8 @@ fn shown(run: Run) -> Shown {
 fn texts_of_a_run_are_harmless() {
     let hidden = html! { input type="hidden" name="csrf" value="x"; };
     assert_harmless(&render(&shown(run()), Some(&hidden)));
-    let refused = Shown {
-        processes: Err(hostile()),
-        sessions: Err(hostile()),
-        limits: Err(hostile()),
-        ..shown(run())
-    };
+    let refused =
+        Shown { processes: Err(hostile()), sessions: Err(hostile()), limits: Err(hostile()), ..shown(run()) };
     assert_harmless(&render(&refused, None));
     assert_harmless(&confirm_stop(HOSTILE, &hidden));
 }
@@ -78,7 +80,9 @@ fn a_run_that_lives_is_paused_resumed_and_stopped_by_those_who_may() {
     let (ready, paused) = (of(State::Ready, Some(&hidden)), of(State::Paused, Some(&hidden)));
     assert!(ready.contains(&format!("action=\"/runs/{ID}/pause\"")) && !ready.contains("/resume"));
     assert!(paused.contains(&format!("action=\"/runs/{ID}/resume\"")) && !paused.contains("/pause\""));
-    for (state, hidden) in [(State::Ready, None), (State::Stopped, Some(&hidden)), (State::Creating, Some(&hidden))] {
+    for (state, hidden) in
+        [(State::Ready, None), (State::Stopped, Some(&hidden)), (State::Creating, Some(&hidden))]
+    {
         assert!(!of(state, hidden).contains("<form"), "{state:?}");
     }
     let asked = confirm_stop(ID, &hidden).0;

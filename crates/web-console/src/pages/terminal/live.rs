@@ -176,7 +176,9 @@ impl Live {
                 Ok(Some(OpenTerminalResponse { event: Some(Shown::Output(bytes)) })) => {
                     return Some((Ok(bytes.into()), self));
                 }
-                Ok(Some(OpenTerminalResponse { event: Some(Shown::Closed(closed)) })) => show::goodbye(&closed),
+                Ok(Some(OpenTerminalResponse { event: Some(Shown::Closed(closed)) })) => {
+                    show::goodbye(&closed)
+                }
                 Ok(Some(_)) => continue,
                 Ok(None) => return None,
                 Err(status) => show::lost(status.message()),

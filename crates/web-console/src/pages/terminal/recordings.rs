@@ -12,9 +12,7 @@ use tonic::codegen::http::header::CONTENT_TYPE;
 use tonic::{Status, Streaming};
 use wire::v1::query_events_request::Order;
 use wire::v1::read_recording_response::Event;
-use wire::v1::{
-    EventFilter, QueryEventsRequest, ReadRecordingRequest, ReadRecordingResponse,
-};
+use wire::v1::{EventFilter, QueryEventsRequest, ReadRecordingRequest, ReadRecordingResponse};
 
 use super::super::elements::Part;
 use super::super::request::{Query, id, part_of};

@@ -177,12 +177,20 @@ mod tests {
     fn event(kind: &str, session: &str, more: serde_json::Value) -> AuditEvent {
         let mut record = json!({ "details": { "session_id": session } });
         record["outcome"] = more;
-        AuditEvent { kind: kind.to_owned(), principal: HOSTILE.to_owned(), record_json: record.to_string(), ..Default::default() }
+        AuditEvent {
+            kind: kind.to_owned(),
+            principal: HOSTILE.to_owned(),
+            record_json: record.to_string(),
+            ..Default::default()
+        }
     }
 
     #[test]
     fn texts_of_recordings_are_harmless() {
-        let events = vec![event("session_opened", HOSTILE, json!({})), event("session_closed", SESSION, json!({ "reason": HOSTILE }))];
+        let events = vec![
+            event("session_opened", HOSTILE, json!({})),
+            event("session_closed", SESSION, json!({ "reason": HOSTILE })),
+        ];
         assert_harmless(&recordings(RUN, &Ok(events)));
         assert_harmless(&recordings(RUN, &Err(HOSTILE.to_owned())));
         assert_harmless(&as_text(RUN, SESSION, &Ok((HOSTILE.to_owned(), true)), false));
@@ -193,7 +201,10 @@ mod tests {
 
     #[test]
     fn a_session_is_one_row_with_its_beginning_and_end() {
-        let events = [event("session_closed", SESSION, json!({ "reason": "EXITED" })), event("session_opened", SESSION, json!(null))];
+        let events = [
+            event("session_closed", SESSION, json!({ "reason": "EXITED" })),
+            event("session_opened", SESSION, json!(null)),
+        ];
         let shown = recordings(RUN, &Ok(events.to_vec())).0;
         assert_eq!(shown.matches("EXITED").count(), 1);
         assert!(shown.contains(&format!("href=\"/runs/{RUN}/recordings/{SESSION}\"")), "{shown}");
@@ -206,12 +217,16 @@ mod tests {
         let hidden = html! { input type="hidden" name="csrf" value="x"; };
         assert!(terminal(RUN, &Ok((hidden, "00ff"))).0.contains("data-nonce=\"00ff\""));
         let refused = terminal(RUN, &Err("Terminals are for operators.")).0;
-        assert!(refused.contains("for operators") && !refused.contains("<form") && !refused.contains("<script"));
+        assert!(
+            refused.contains("for operators") && !refused.contains("<form") && !refused.contains("<script")
+        );
     }
 
     #[test]
     fn the_end_of_a_terminal_has_a_reason() {
-        let of = |reason: Reason, exit_code, signal| goodbye(&TerminalClosed { reason: reason.into(), exit_code, signal });
+        let of = |reason: Reason, exit_code, signal| {
+            goodbye(&TerminalClosed { reason: reason.into(), exit_code, signal })
+        };
         assert!(of(Reason::Exited, Some(7), None).contains("exited with 7"));
         assert!(of(Reason::Exited, None, Some(9)).contains("signal 9"));
         assert!(of(Reason::RecordingFull, None, None).contains("recording is full"));

@@ -65,7 +65,8 @@ mod tests {
     #[test]
     fn a_terminal_is_for_the_session_that_opened_it() {
         let sessions = Sessions::default();
-        let session = || sessions.open(Identity::User { uid: 1, gid: 1 }, "uid:1".to_owned(), UnixMillis(1)).1;
+        let session =
+            || sessions.open(Identity::User { uid: 1, gid: 1 }, "uid:1".to_owned(), UnixMillis(1)).1;
         let (one, other) = (session(), session());
         let (input, mut requests) = mpsc::channel(1);
         let table = Table::default();
