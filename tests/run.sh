@@ -99,9 +99,15 @@ seed_property_tests() {
 begin_build() {
     local targets=()
     [[ -n $QUICK ]] || targets=(--all-targets)
+    fetch_console_assets
     { compile build --workspace --bins --locked && compile test --workspace "${targets[@]}" --no-run --locked; } \
         >"$REPOSITORY/target/build.log" 2>&1 </dev/null &
     BUILD=$!
+}
+
+# The console carries them, so they come before the build. Without them it shows recordings as text, and the tests of the browser say so.
+fetch_console_assets() {
+    ensure_conformance && deploy/console-assets.sh || FAILED+=("xterm.js")
 }
 
 # compile ARGUMENTS…: cargo. Unless --quick leaves lint out, Clippy is the compiler of this workspace's own crates, so that
