@@ -108,12 +108,12 @@ class Daemon:
     def json(self, *arguments: str, codes: tuple[int, ...] = (0,)) -> Any:
         return json.loads(self.coffer("--output", "json", *arguments, codes=codes))
 
-    def run(self, profile: str = "review", *options: str) -> str:
+    def run(self, profile: str = "review", *options: str, on: str = "bind") -> str:
         """The id of a new run on a directory of the host, which it shares with no other."""
         directory = Path(tempfile.mkdtemp(dir=self.roots))
         directory.chmod(0o755)
         (directory / "a.txt").write_text("one\ntwo\nthree\n")
-        run = self.coffer("run", "create", "--profile", profile, "--bind", str(directory), *options)
+        run = self.coffer("run", "create", "--profile", profile, f"--{on}", str(directory), *options)
         self.directories[run] = directory
         return run
 

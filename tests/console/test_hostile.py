@@ -22,7 +22,8 @@ def visit(page: Page, path: str) -> None:
 
 
 def test_texts_of_an_agent_stay_texts_everywhere(daemon: Daemon, sign_in: SignIn) -> None:
-    run = daemon.run("review", "--label", f"note={HOSTILE}")
+    # A label has no control characters.
+    run = daemon.run("review", "--label", "note=" + HOSTILE.replace("\x1b", ""))
     directory = daemon.directory(run)
     (directory / NAME).write_text(f"{HOSTILE}\n")
     (directory / "a.txt").write_text(f"{HOSTILE}\n")

@@ -21,7 +21,8 @@ def go(page: Page, path: str) -> Page:
 @pytest.fixture(scope="module")
 def worked(daemon: Daemon) -> dict[str, str]:
     """Paths of the console, of a run that has something on each of its pages."""
-    run = daemon.run("review", "--label", "team=a")
+    run = daemon.run("review", "--label", "team=a", on="overlay")
+    daemon.coffer("approval", "approve", daemon.ask(run, "b.txt"))
     call = daemon.json("call", "exec", run, "--", "cat", "a.txt")["callId"]
     daemon.coffer("call", "exec", run, "--", "sudo", "ls", codes=tuple(range(1, 256)))
     daemon.coffer("run", "fork", run)
