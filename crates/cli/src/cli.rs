@@ -10,8 +10,8 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, base, bundle, call, checkpoint, completions, cp, egress, image, limits, manual,
-    mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
+    alert, approval, audit, base, bundle, call, checkpoint, completions, console, cp, egress, image, limits,
+    manual, mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -135,6 +135,7 @@ enum Command {
     /// Make and renew certificates for the daemon and its clients.
     #[command(subcommand)]
     Tls(tls::Command),
+    Console(console::Console),
     Limits(limits::Limits),
     Usage(usage_report::Usage),
     Throttle(limits::Throttle),
@@ -208,6 +209,7 @@ impl Cli {
             Command::Permission(command) => command.run(&context).await,
             Command::Token(command) => command.run(&context).await,
             Command::Tls(command) => command.run(&context).await,
+            Command::Console(console) => console.run(&context).await,
             Command::Limits(limits) => limits.run(&context).await,
             Command::Usage(usage) => usage.run(&context).await,
             Command::Throttle(throttle) => throttle.run(&context).await,

@@ -85,7 +85,7 @@ impl Recovered {
         let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
         let loader = Loader::new(files, judges, parts.records.audit.clone(), parts.store.clone());
         let loader = Arc::new(loader);
-        let bound = console::bind(config.console.as_ref()).await?;
+        let bound = console::bind(config.console.as_ref(), &config.state_dir).await?;
         let services = services(
             (&calls, &parts),
             &config,
@@ -94,7 +94,12 @@ impl Recovered {
             bound.as_ref().map(|bound| bound.doors.clone()),
         )?;
         let served = rpc::served(services)?;
-        console::start(bound, (&served.routes, &guard), certificates.clone(), (&parts.life.tasks, &parts.life.stop));
+        console::start(
+            bound,
+            (&served.routes, &guard),
+            certificates.clone(),
+            (&parts.life.tasks, &parts.life.stop),
+        );
         let server = tokio::spawn(rpc::serve(served, socket, tcp, guard));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
         parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());
