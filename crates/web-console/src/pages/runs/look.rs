@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use tonic::codegen::http::StatusCode;
 use tonic::codegen::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
@@ -156,7 +157,7 @@ async fn download(viewer: Viewer, Path(run): Path<String>, Query(query): Query) 
 type Download = (Streaming<DownloadFileResponse>, StreamSlot);
 
 /// Returns the next bytes of a file. An error ends the response before its length, so that no file looks complete that is not.
-async fn next(download: Option<Download>) -> Option<(Result<Vec<u8>, Status>, Option<Download>)> {
+async fn next(download: Option<Download>) -> Option<(Result<Bytes, Status>, Option<Download>)> {
     let (mut pieces, slot) = download?;
     match pieces.message().await {
         Ok(Some(DownloadFileResponse { piece: Some(Piece::Data(data)) })) => {
