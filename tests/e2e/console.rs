@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use harness::v1::approval::State;
-use harness::{Daemon, RunHandle, Setup, calls, v1};
+use harness::{Daemon, RunHandle, Setup, binary, calls, record, v1};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use wire::v1::token_service_client::TokenServiceClient;
@@ -292,6 +292,7 @@ async fn a_link_signs_in_once() {
     let daemon = started().await;
     let browser = Browser::of(&daemon);
     let code = link(&daemon).await;
+    let mut clients = daemon.connect().await;
     // A program that looks at the link before its reader does.
     for _ in 0..2 {
         let looked = browser.get(&format!("/sign-in/link?code={code}")).await;
@@ -299,13 +300,37 @@ async fn a_link_signs_in_once() {
             looked.status == 200 && looked.body.contains("uid:") && looked.header("set-cookie").is_none()
         );
     }
+    assert!(clients.events("", "console_session").await.is_empty());
     assert_eq!(browser.post("/sign-in/link", &[("code", &code)]).await.status, 303);
+    let recorded = clients.events("", "console_session").await;
+    let details: Vec<_> = recorded.iter().map(|event| record(event)["details"].clone()).collect();
+    let expected = serde_json::json!({ "state": "opened", "by": "link", "address": "127.0.0.1" });
+    assert_eq!(details, [expected]);
     let again = browser.post("/sign-in/link", &[("code", &code)]).await;
     assert!(again.status == 403 && again.header("set-cookie").is_none(), "{}", again.body);
     let guessed = browser.post("/sign-in/link", &[("code", &"0".repeat(64))]).await;
     assert_eq!(guessed.status, 403);
     let token = browser.post("/sign-in/token", &[("token", "cft_nonsense")]).await;
     assert!(token.status == 403 && token.header("set-cookie").is_none(), "{}", token.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coffer_prints_a_link_and_says_if_there_is_no_console() {
+    let endpoint = |daemon: &Daemon| format!("unix:{}", daemon.socket().display());
+    let coffer = async |daemon: &Daemon| {
+        let mut command = tokio::process::Command::new(binary("coffer"));
+        command.env("COFFERDAM_ENDPOINT", endpoint(daemon)).arg("console").output().await.unwrap()
+    };
+    let daemon = started().await;
+    let made = coffer(&daemon).await;
+    let printed = String::from_utf8(made.stdout).unwrap();
+    let expected = format!("http://{}/sign-in/link?code=", Browser::of(&daemon).host);
+    assert!(made.status.success() && printed.starts_with(&expected), "{printed}");
+
+    let without = Daemon::start().await;
+    let refused = coffer(&without).await;
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && why.contains("`console: {}`"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -90,6 +90,8 @@ pub enum Kind {
     TokenCreated,
     /// An operator ended an API token before its time. The record is on disk before the token becomes invalid.
     TokenRevoked,
+    /// A person signed in to the web console, or out. The record of a sign-in is on disk before the session is valid.
+    ConsoleSession,
     /// A client tried an action for which it has no permission.
     EscalationAttempt,
     /// A run used up its quota of the daemon's disk or has space again, or the disk itself ran low or has enough space again.
@@ -158,6 +160,7 @@ impl Kind {
             Self::PermissionRevoked => "permission_revoked",
             Self::TokenCreated => "token_created",
             Self::TokenRevoked => "token_revoked",
+            Self::ConsoleSession => "console_session",
             Self::EscalationAttempt => "escalation_attempt",
             Self::DiskSpace => "disk_space",
             Self::Alert => "alert",

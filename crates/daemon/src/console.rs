@@ -8,13 +8,16 @@ use std::sync::Arc;
 
 use admission::ShareLimits;
 use anyhow::Context as _;
+use audit::{Event, Kind};
+use audit_service::AuditLog;
 use listener::{Browsers, Certificates, GuardLayer, Peer, Subject};
+use refusal::Refusal;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::codegen::http::Extensions;
 use tonic::service::Routes;
-use web_console::{Access, Certificate, Doors, Handshake, Identity, Origin, Stream};
+use web_console::{Access, Certificate, Doors, Handshake, Identity, Origin, Recorded, Stream};
 
 use crate::config::ConsoleListen;
 use crate::rpc;
@@ -46,13 +49,13 @@ pub(crate) async fn bind(listen: Option<&ConsoleListen>, state_dir: &Path) -> an
 pub(crate) fn start(
     bound: Option<Bound>,
     (routes, guard): (&Routes, &GuardLayer),
-    certificates: Option<Arc<Certificates>>,
+    (certificates, audit): (Option<Arc<Certificates>>, Arc<AuditLog>),
     (tasks, stop): (&TaskTracker, &CancellationToken),
 ) {
     let Some(Bound { listener, is_remote, doors }) = bound else { return };
     let browsers = Browsers::new(certificates.clone(), LIMITS);
     let api = web_console::api(rpc::guarded(routes.clone(), guard));
-    let mut access = Access::new(api, move |identity, from| {
+    let present = move |identity: &Identity, from| {
         let mut shown = Extensions::new();
         shown.insert(match identity {
             Identity::User { uid, gid } => Peer::Local { uid: *uid, gid: *gid },
@@ -62,7 +65,15 @@ pub(crate) fn start(
             }
         });
         shown
-    });
+    };
+    let record = move |principal: &str, details| -> Recorded {
+        let (audit, event) =
+            (audit.clone(), Event::new(Kind::ConsoleSession).principal(principal).details(details));
+        Box::pin(
+            async move { audit.record(event).await.map(drop).map_err(|error| Refusal::from(error).into()) },
+        )
+    };
+    let mut access = Access::new(api, present, record);
     if let Some(certificates) = certificates.filter(|_| is_remote) {
         access = access.tls(move |stream| -> Handshake {
             let certificates = certificates.clone();

@@ -6,8 +6,10 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tonic::Status;
 use tonic::codegen::http::Extensions;
 use tonic::metadata::{Ascii, MetadataValue};
 
@@ -23,6 +25,10 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// A TLS handshake: the stream, and the certificate that the browser has shown.
 pub type Handshake = Pin<Box<dyn Future<Output = io::Result<(Box<dyn Stream>, Option<Certificate>)>> + Send>>;
 
+/// The write of a record, which is on disk when it completes.
+pub type Recorded = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
+
+type Record = Box<dyn Fn(&str, Value) -> Recorded + Send + Sync>;
 type Present = Box<dyn Fn(&Identity, IpAddr) -> Extensions + Send + Sync>;
 type Tls = Box<dyn Fn(TcpStream) -> Handshake + Send + Sync>;
 
@@ -31,13 +37,21 @@ pub struct Access {
     /// The services of the API, after the same guard that all other clients pass.
     pub(crate) api: Api,
     present: Present,
+    record: Record,
     tls: Option<Tls>,
 }
 
 impl Access {
-    /// Returns an access to `api`. `present` makes the extensions by which its guard knows an identity at an address.
-    pub fn new(api: Api, present: impl Fn(&Identity, IpAddr) -> Extensions + Send + Sync + 'static) -> Self {
-        Self { api, present: Box::new(present), tls: None }
+    /// Returns an access to `api`.
+    ///
+    /// `present` makes the extensions by which its guard knows an identity at an address. `record` writes the details of a session of a
+    /// principal into the audit log.
+    pub fn new(
+        api: Api,
+        present: impl Fn(&Identity, IpAddr) -> Extensions + Send + Sync + 'static,
+        record: impl Fn(&str, Value) -> Recorded + Send + Sync + 'static,
+    ) -> Self {
+        Self { api, present: Box::new(present), record: Box::new(record), tls: None }
     }
 
     /// Serves TLS.
@@ -50,6 +64,11 @@ impl Access {
     /// Returns what the guard needs to know the identity.
     pub(crate) fn present(&self, identity: &Identity, from: IpAddr) -> Extensions {
         (self.present)(identity, from)
+    }
+
+    /// Records the sign-in or the end of a session.
+    pub(crate) async fn record(&self, principal: &str, details: Value) -> Result<(), Status> {
+        (self.record)(principal, details).await
     }
 
     /// Makes a connection confidential, if the console has TLS.

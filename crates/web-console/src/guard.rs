@@ -11,14 +11,14 @@ use axum::response::{IntoResponse as _, Response};
 use tokio::time::timeout;
 use tonic::codegen::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, ORIGIN, REFERRER_POLICY,
-    STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use tonic::codegen::http::{HeaderMap, Method, StatusCode, Uri};
 
 use crate::State;
 use crate::error::Problem;
+use crate::nonce::StyleNonce;
 use crate::origin::Origin;
-use crate::pages::StyleNonce;
 
 const FETCH_SITE: &str = "sec-fetch-site";
 const FETCH_MODE: &str = "sec-fetch-mode";
@@ -67,9 +67,6 @@ pub(crate) async fn guard(Extracted(state): Extracted<State>, request: Request, 
     // Only the pages with a terminal have one.
     if let Some(policy) = nonce.and_then(|nonce| HeaderValue::from_str(&with_nonce(&nonce)).ok()) {
         headers.insert(CONTENT_SECURITY_POLICY, policy);
-    }
-    if origin.is_secure() {
-        headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
     answer
 }

@@ -147,7 +147,7 @@ mod tests {
         assert!(
             matches!(kept.identity(), Some(Identity::Token(again)) if again == Token::parse("abc").unwrap())
         );
-        let shown = Default::default();
+        let shown = tonic::codegen::http::Extensions::new();
         let certificate = crate::Certificate { name: "op".into(), shown };
         assert!(KeptIdentity::of(&Identity::Certificate(certificate)).is_none());
     }

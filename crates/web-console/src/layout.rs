@@ -21,11 +21,13 @@ const PAGES: [(&str, &str); 7] = [
 const LONGEST_PATH: usize = 512;
 
 /// Returns a page. `title` is also the name of the entry of the navigation that is current.
+#[expect(clippy::needless_pass_by_value, reason = "callers make it for this page alone")]
 pub(crate) fn page(title: &str, viewer: Option<&Viewer>, main: Markup) -> Response {
     Html(whole(title, viewer, &main, None).into_string()).into_response()
 }
 
 /// Returns a page with parts that are shown again when `events` has an event. Each part has an `id` and `data-live`.
+#[expect(clippy::needless_pass_by_value, reason = "callers make it for this page alone")]
 pub(crate) fn live_page(title: &str, viewer: &Viewer, events: &str, main: Markup) -> Response {
     Html(whole(title, Some(viewer), &main, Some(events)).into_string()).into_response()
 }

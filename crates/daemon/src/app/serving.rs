@@ -97,7 +97,7 @@ impl Recovered {
         console::start(
             bound,
             (&served.routes, &guard),
-            certificates.clone(),
+            (certificates.clone(), parts.records.audit.clone()),
             (&parts.life.tasks, &parts.life.stop),
         );
         let server = tokio::spawn(rpc::serve(served, socket, tcp, guard));

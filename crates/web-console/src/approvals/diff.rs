@@ -9,9 +9,9 @@ use text::Shape;
 use crate::shown::visible;
 
 /// Longest line whose words are compared, bytes.
-const LONGEST: usize = 1_000;
+const LONGEST: usize = 400;
 /// Most pairs of lines whose words are compared.
-const PAIRS: usize = 300;
+const PAIRS: usize = 100;
 /// Part of two lines that has to be equal. The words of others say nothing.
 const ALIKE: f32 = 0.4;
 

@@ -4,17 +4,16 @@
 //! not shown in full is not decided. The API checks the rest: the reviewer's level, the requester, the state and the time.
 
 mod arguments;
+mod ballot;
 mod decide;
 mod diff;
 mod facts;
 mod group;
+mod groups;
 mod history;
 mod pager;
 mod queue;
-mod readings;
 mod request;
-
-pub(crate) use readings::Readings;
 
 use axum::Router;
 use axum::routing::get;

@@ -21,8 +21,6 @@ use axum::Router;
 
 use crate::State;
 
-pub(crate) use vendored::StyleNonce;
-
 pub(crate) fn routes() -> Router<State> {
     Router::new()
         .merge(overview::routes())

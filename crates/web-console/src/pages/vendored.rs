@@ -1,8 +1,6 @@
 //! Scripts of the pages with a terminal: xterm.js, which is fetched before the build, and our own.
 //!
-//! xterm.js puts `style` elements into its page. The policy of all pages refuses those, so the pages with a terminal name a nonce, which
-//! their script gives to each of these elements. A text that were taken for markup there would still have no script, and no style
-//! without the nonce.
+//! xterm.js puts `style` elements into its page. Our script gives each of them the nonce of the page ([`crate::nonce`]).
 
 use axum::Router;
 use axum::response::{IntoResponse as _, Response};
@@ -10,7 +8,6 @@ use axum::routing::get;
 use tonic::codegen::http::header::CONTENT_TYPE;
 
 use crate::State;
-use crate::session::secret;
 
 /// xterm.js as it was fetched: its script and its style. The build without it has none.
 pub(super) struct Xterm {
@@ -21,21 +18,6 @@ pub(super) struct Xterm {
 include!(concat!(env!("OUT_DIR"), "/xterm.rs"));
 
 const SCRIPT: &str = include_str!("../../assets/terminal.js");
-
-/// Nonce of the styles that a page's script makes. The guard adds it to the policy of the answer that has it as an extension.
-#[derive(Debug, Clone)]
-pub(crate) struct StyleNonce(String);
-
-impl StyleNonce {
-    pub(crate) fn new() -> Self {
-        Self(secret())
-    }
-
-    /// Returns the nonce: hexadecimal digits.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
 
 /// Returns true if this build has xterm.js.
 pub(super) fn has_xterm() -> bool {
@@ -72,12 +54,5 @@ mod tests {
             assert!(!SCRIPT.contains(word), "{word}");
         }
         assert!(SCRIPT.lines().count() < 250);
-    }
-
-    #[test]
-    fn a_nonce_is_made_for_each_page() {
-        let (one, other) = (StyleNonce::new(), StyleNonce::new());
-        assert_ne!(one.as_str(), other.as_str());
-        assert!(one.as_str().len() >= 32 && one.as_str().bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
 }

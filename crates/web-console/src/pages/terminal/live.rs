@@ -27,13 +27,14 @@ use wire::v1::open_terminal_response::Event as Shown;
 use wire::v1::{OpenTerminalRequest, OpenTerminalResponse, TerminalSize, TerminalStart};
 
 use super::super::request::{id, is_operator};
-use super::super::vendored::{StyleNonce, has_xterm};
+use super::super::vendored::has_xterm;
 use super::table::{Entry, Table};
 use super::{TITLE, show};
 use crate::State;
 use crate::error::Problem;
 use crate::form::{Checked, Fields};
 use crate::layout::{csrf, page};
+use crate::nonce::StyleNonce;
 use crate::session::{Session, StreamSlot};
 use crate::viewer::Viewer;
 

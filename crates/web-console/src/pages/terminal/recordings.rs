@@ -16,12 +16,13 @@ use wire::v1::{EventFilter, QueryEventsRequest, ReadRecordingRequest, ReadRecord
 
 use super::super::elements::Part;
 use super::super::request::{Query, id, part_of};
-use super::super::vendored::{StyleNonce, has_xterm};
+use super::super::vendored::has_xterm;
 use super::{TITLE, show};
 use crate::State;
 use crate::api::quick;
 use crate::error::Problem;
 use crate::layout::page;
+use crate::nonce::StyleNonce;
 use crate::session::StreamSlot;
 use crate::viewer::Viewer;
 
