@@ -175,6 +175,13 @@ check_packages() {
     tests/packages.sh || FAILED+=("Packages")
 }
 
+# In a browser, against a daemon of its own. With the debug build, too.
+check_console() {
+    local as=()
+    ((EUID == 0)) || as=(sudo -E)
+    "${as[@]}" tests/console.sh >&2 || FAILED+=("Console in a browser")
+}
+
 check_ratios() {
     [[ -z ${COFFERDAM_NO_IMAGES-} ]] || return 0
     check "Ratios of runs to the engine's own work" ratios
@@ -202,6 +209,7 @@ run_tests() {
     await_images
     [[ -n $QUICK || $# -gt 0 ]] || check_ratios
     [[ -n $QUICK || $# -gt 0 ]] || check_packages
+    [[ -n $QUICK || $# -gt 0 ]] || check_console
     [[ -z ${COFFERDAM_LONG-} ]] || check_frameworks
     compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
 }
