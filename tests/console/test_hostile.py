@@ -48,6 +48,11 @@ def test_texts_of_an_agent_stay_texts_everywhere(daemon: Daemon, sign_in: SignIn
     paths = ["/overview", "/approvals/history", "/runs", f"/runs/{run}", f"/calls?run={run}", f"/audit?run={run}", "/alerts"]
     for path in [*paths, f"/calls/{read['callId']}"]:
         visit(page, path)
+    visit(page, f"/audit?run={run}&kind=approval_requested")
+    records = page.locator("td a[href^='/audit/']").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+    assert len(records) == 2
+    for path in records:
+        visit(page, path)
     visit(page, f"/runs/{run}/files")
     assert MARKED in (page.locator("main").text_content() or ""), "the name of a file"
     page.locator("td a", has_text="img src").first.click()

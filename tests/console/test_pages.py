@@ -44,6 +44,7 @@ def worked(daemon: Daemon) -> dict[str, str]:
         "calls": "/calls",
         "call": f"/calls/{call}",
         "audit": "/audit",
+        "record": "/audit/1",
         "alerts": "/alerts",
         "policy": "/policy?profile=review",
         "problem": "/nothing",

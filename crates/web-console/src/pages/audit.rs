@@ -1,7 +1,7 @@
 //! The audit log: its records by filters, the newest first, shown again when others come.
 
 use axum::Router;
-use axum::extract::State as Extracted;
+use axum::extract::{Path, State as Extracted};
 use axum::response::Response;
 use axum::routing::get;
 use futures_util::StreamExt as _;
@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use wire::v1::query_events_request::Order;
 use wire::v1::{AuditEvent, EventFilter, QueryEventsRequest, StreamEventsRequest};
 
-use super::elements::{address, call_link, field, next, run_link, select, state, table};
+use super::elements::{address, call_link, facts, field, next, run_link, select, state, table};
 use super::record::Record;
 use super::request::Query;
 use super::{figures, foreign};
@@ -30,7 +30,10 @@ const FIELDS: [&str; 9] =
     ["run", "call", "kind", "agent", "principal", "operation", "status", "reason", "text"];
 
 pub(super) fn routes() -> Router<State> {
-    Router::new().route("/audit", get(listed)).route("/events/audit", get(changes))
+    Router::new()
+        .route("/audit", get(listed))
+        .route("/audit/{sequence}", get(shown))
+        .route("/events/audit", get(changes))
 }
 
 /// Returns the filter of a query.
@@ -69,6 +72,18 @@ async fn listed(viewer: Viewer, Query(fields): Query) -> Result<Response, Proble
     let head = answer.head_sequence.to_string();
     let events = address("/events/audit", &[&query(&fields)[..], &[("after", &head)]].concat());
     Ok(live_page(TITLE, &viewer, &events, main))
+}
+
+/// Shows one record.
+async fn shown(viewer: Viewer, Path(sequence): Path<String>) -> Result<Response, Problem> {
+    let sequence: u64 = sequence.parse().map_err(|_| Problem::not_found())?;
+    let after_sequence = sequence.checked_sub(1).ok_or_else(Problem::not_found)?;
+    let request = StreamEventsRequest { after_sequence, ..Default::default() };
+    let mut records = viewer.services.audit().stream_events(quick(request)).await?.into_inner();
+    let record = records.message().await?.and_then(|answer| answer.event);
+    // Retention may have removed it: the stream then begins later.
+    let record = record.filter(|record| record.sequence == sequence).ok_or_else(Problem::not_found)?;
+    Ok(page(TITLE, Some(&viewer), whole(&record)))
 }
 
 /// Tells the page when the log has another record that matches.
@@ -118,6 +133,23 @@ fn render(records: &[AuditEvent], fields: &Fields, token: &str) -> Markup {
     }
 }
 
+fn whole(event: &AuditEvent) -> Markup {
+    html! {
+        h1 { "Record " (event.sequence) }
+        (facts([
+            ("Kind", Some(foreign::line(&event.kind))),
+            ("Time", Some(figures::moment(event.time.as_ref()))),
+            ("Run", (!event.run_id.is_empty()).then(|| run_link(&event.run_id))),
+            ("Call", (!event.call_id.is_empty()).then(|| call_link(&event.call_id))),
+            ("Principal", (!event.principal.is_empty()).then(|| foreign::line(&event.principal))),
+            ("Hash", Some(foreign::line(&event.hash))),
+            ("Hash before", Some(foreign::line(&event.previous_hash))),
+        ]))
+        h2 { "As it is in the log" }
+        (foreign::json(&event.record_json))
+    }
+}
+
 const HEADS: &[&str] =
     &["Nr", "Time", "Kind", "Run", "Call", "Principal", "Agent", "Operation", "Result", "Record"];
 
@@ -136,10 +168,7 @@ fn row(event: &AuditEvent) -> Vec<Markup> {
         foreign::line(&event.operation),
         html! { @if !result.is_empty() { (state(&figures::word(result))) } },
         html! {
-            details {
-                summary { "JSON" span.visually-hidden { " of record " (event.sequence) } }
-                (foreign::json(&event.record_json))
-            }
+            a href={ "/audit/" (event.sequence) } { "Record" span.visually-hidden { " " (event.sequence) } }
         },
     ]
 }
@@ -167,6 +196,8 @@ mod tests {
         let mut encoded = url::form_urlencoded::Serializer::new(String::new());
         encoded.extend_pairs(FIELDS.iter().map(|name| (*name, HOSTILE)));
         let fields = Fields::parse(encoded.finish().as_bytes());
+        assert_harmless(&whole(&event));
+        assert_harmless(&whole(&broken));
         assert_harmless(&render(&[event, broken], &fields, HOSTILE));
     }
 

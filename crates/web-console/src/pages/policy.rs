@@ -34,7 +34,11 @@ fn render(policy: &GetPolicyResponse, profile: &str) -> Markup {
         h2 { "Profiles" }
         ul {
             @for name in &policy.profiles {
-                li { a href=(address("/policy", &[("profile", name)])) aria-current=[(name == profile).then_some("true")] { (foreign::heading(name)) } }
+                li {
+                    a href=(address("/policy", &[("profile", name)])) aria-current=[(name == profile).then_some("true")] {
+                        (foreign::heading(name))
+                    }
+                }
             }
         }
         @if !profile.is_empty() {

@@ -30,12 +30,14 @@ pub(crate) fn render(run: &str, egress: &Part<Egress>, connections: &Part<Connec
             @else { (table("Connections, newest first", HEADS, found.connections.iter().rev().map(row))) }
             h2 { "Refused" }
             @if found.refused.is_empty() { p { "None." } }
-            @else { (table("Hosts that were refused", &["Host", "Port", "Rule", "Reason", "Times", "Last"], found.refused.iter().rev().map(refused))) }
+            @else { (table("Hosts that were refused", REFUSED, found.refused.iter().rev().map(refused))) }
         }))
     }
 }
 
 const HEADS: &[&str] = &["Opened", "Host", "Scheme", "State", "Rule", "Requests", "Out", "In", "Calls"];
+
+const REFUSED: &[&str] = &["Host", "Port", "Rule", "Reason", "Times", "Last"];
 
 fn rules(egress: &Egress) -> Markup {
     html! {
@@ -54,7 +56,9 @@ fn row(connection: &Connection) -> Vec<Markup> {
         figures::moment(connection.opened_at.as_ref()),
         html! {
             (foreign::line(&connection.host)) ":" (connection.port)
-            @if !connection.server_name.is_empty() && connection.server_name != connection.host { " as " (foreign::line(&connection.server_name)) }
+            @if !connection.server_name.is_empty() && connection.server_name != connection.host {
+                " as " (foreign::line(&connection.server_name))
+            }
             @if !connection.address.is_empty() { " at " (foreign::line(&connection.address)) }
             @if !connection.upstream.is_empty() { " to " (foreign::line(&connection.upstream)) }
         },

@@ -8,7 +8,7 @@ use wire::v1::{
     companion_status, disk_use, process, session,
 };
 
-use super::super::elements::{Part, facts, id_path, part, run_link, state, table};
+use super::super::elements::{Part, address, facts, id_path, part, run_link, state, table};
 use super::super::{figures, foreign};
 use super::{lineage, list};
 
@@ -39,7 +39,9 @@ fn details(shown: &Shown, hidden: Option<&Markup>) -> Markup {
         (facts([
             ("Agent", Some(foreign::line(&run.agent_id))),
             ("Role", Some(foreign::line(&run.role))),
-            ("Profile", Some(html! { a href=(super::super::elements::address("/policy", &[("profile", &run.profile)])) { (foreign::heading(&run.profile)) } })),
+            ("Profile", Some(html! {
+                a href=(address("/policy", &[("profile", &run.profile)])) { (foreign::heading(&run.profile)) }
+            })),
             ("Made by", Some(foreign::line(&run.principal))),
             ("Workspace", Some(foreign::line(&workspace(run)))),
             ("Changes", changes(run).map(|words| html! { (words) })),

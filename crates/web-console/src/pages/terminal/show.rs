@@ -64,11 +64,15 @@ pub(super) fn recordings(run: &str, events: &Part<Vec<AuditEvent>>) -> Markup {
             html! {
                 @if sessions.is_empty() { p { "No terminal was open in this run." } }
                 // Ids are in the order of time.
-                @else { (table("Sessions, newest first", &["Opened", "By", "Length", "End", "Shown", "Recording"], sessions.iter().rev().map(|(id, session)| row(run, id, session)))) }
+                @else {
+                    (table("Sessions, newest first", HEADS, sessions.iter().rev().map(|(id, session)| row(run, id, session))))
+                }
             }
         }))
     }
 }
+
+const HEADS: &[&str] = &["Opened", "By", "Length", "End", "Shown", "Recording"];
 
 fn sessions(events: &[AuditEvent]) -> BTreeMap<String, Session<'_>> {
     let mut sessions = BTreeMap::<String, Session<'_>>::new();
