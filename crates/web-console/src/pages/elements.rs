@@ -91,11 +91,10 @@ pub(crate) fn state(words: &str) -> Markup {
 /// Returns true if this has the form of an id of the API: a UUID in lower case.
 pub(crate) fn is_id(text: &str) -> bool {
     let dashes = [8, 13, 18, 23];
-    text.len() == 36
-        && text.bytes().enumerate().all(|(at, byte)| match dashes.contains(&at) {
-            true => byte == b'-',
-            false => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
-        })
+    let fits = |(at, byte): (usize, u8)| {
+        if dashes.contains(&at) { byte == b'-' } else { matches!(byte, b'0'..=b'9' | b'a'..=b'f') }
+    };
+    text.len() == 36 && text.bytes().enumerate().all(fits)
 }
 
 /// Returns the path of a page about a thing with an id. `None` for a text that is no id.

@@ -75,7 +75,7 @@ async fn records(viewer: &Viewer, call: &str) -> Part<Vec<AuditEvent>> {
 
 /// Asks why the policy in force would decide about a recorded call as it does.
 async fn explain(viewer: &Viewer, events: &Part<Vec<AuditEvent>>) -> Part<ExplainPolicyResponse> {
-    let events = events.as_ref().map_err(|reason| reason.clone())?;
+    let events = events.as_ref().map_err(Clone::clone)?;
     let intent = events.iter().find(|event| event.kind == "call_intent");
     let intent = intent.ok_or_else(|| "The log has no intent of this call.".to_owned())?;
     let record = Record::of(intent);

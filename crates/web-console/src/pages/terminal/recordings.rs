@@ -104,10 +104,11 @@ async fn events(viewer: Viewer, Path((run, session)): Path<(String, String)>) ->
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
+/// Recording that is being sent.
+type Reading = (Streaming<ReadRecordingResponse>, StreamSlot);
+
 /// Returns the next line. An error breaks the response, so that the page does not take a part for the whole.
-async fn next(
-    reading: Option<(Streaming<ReadRecordingResponse>, StreamSlot)>,
-) -> Option<(Result<String, Status>, Option<(Streaming<ReadRecordingResponse>, StreamSlot)>)> {
+async fn next(reading: Option<Reading>) -> Option<(Result<String, Status>, Option<Reading>)> {
     let (mut recording, slot) = reading?;
     match recording.message().await {
         Ok(Some(played)) => Some((Ok(line(played)), Some((recording, slot)))),
