@@ -243,12 +243,13 @@ async fn text_of_an_agent_is_never_markup() {
     let mut run = review(&daemon, "w").await;
     let browser = Browser::signed_in(&daemon).await;
     let hostile = "<script>alert(1)</script><a href='//evil.example.org'>\u{202e}\u{1b}[2K\u{200b}</pre>";
-    let _waiting = run.waits(calls::write("<img src=x>\u{202e}.txt", hostile));
+    let _waiting = run.waits(calls::write("<img src=x>.txt", hostile));
     let asked = pending(&mut run).await;
-    for path in ["/approvals".to_owned(), format!("/approvals/{}", asked.approval_id)] {
-        let page = browser.get(&path).await;
+    let shown = format!("/approvals/{}", asked.approval_id);
+    assert!(browser.get(&shown).await.body.contains("&lt;script&gt;"));
+    for path in ["/approvals", &shown] {
+        let page = browser.get(path).await;
         assert_eq!(page.status, 200, "{}", page.body);
-        assert!(page.body.contains("&lt;"), "{}", page.body);
         for bad in ["<script>", "<img", "evil.example.org'>", "\u{202e}", "\u{1b}", "\u{200b}"] {
             assert!(!page.body.contains(bad), "{bad:?} is in {}", page.body);
         }
@@ -330,7 +331,7 @@ async fn coffer_prints_a_link_and_says_if_there_is_no_console() {
     let without = Daemon::start().await;
     let refused = coffer(&without).await;
     let why = String::from_utf8(refused.stderr).unwrap();
-    assert!(!refused.status.success() && why.contains("`console: {}`"), "{why}");
+    assert!(!refused.status.success() && why.contains("serves no console"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
