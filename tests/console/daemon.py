@@ -96,7 +96,15 @@ class Daemon:
         command = [program, "--endpoint", f"unix:{self.socket}", *arguments]
         groups: dict[str, Any] = {"extra_groups": []} if uid else {}
         done = subprocess.run(
-            command, capture_output=True, text=True, user=uid, group=uid, stdin=subprocess.DEVNULL, cwd="/", check=False, **groups
+            command,
+            capture_output=True,
+            text=True,
+            user=uid,
+            group=uid,
+            stdin=subprocess.DEVNULL,
+            cwd="/",
+            check=False,
+            **groups,
         )
         assert done.returncode in codes, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

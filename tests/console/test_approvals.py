@@ -7,7 +7,7 @@ import time
 
 from conftest import SignIn
 from daemon import APPROVER, AUDITOR, OTHER_APPROVER, Daemon
-from playwright.sync_api import TimeoutError, expect  # noqa: A004
+from playwright.sync_api import TimeoutError, expect
 
 #: How long a change may take to arrive.
 PATIENCE = 30_000

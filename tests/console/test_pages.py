@@ -27,7 +27,7 @@ def worked(daemon: Daemon) -> dict[str, str]:
     daemon.coffer("call", "exec", run, "--", "sudo", "ls", codes=tuple(range(1, 256)))
     daemon.coffer("run", "fork", run)
     approval = daemon.ask(run)
-    paths = {
+    return {
         "overview": "/overview",
         "approvals": "/approvals",
         "approval": f"/approvals/{approval}",
@@ -49,7 +49,6 @@ def worked(daemon: Daemon) -> dict[str, str]:
         "policy": "/policy?profile=review",
         "problem": "/nothing",
     }
-    return paths
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -122,7 +121,7 @@ def test_a_terminal_is_live_and_its_recording_is_played_without_the_input(daemon
     page.get_by_role("button", name="Open a terminal").click()
     expect(page.locator("#terminal-status")).to_contain_text("Open", timeout=PATIENCE)
     page.locator("#terminal textarea").focus()
-    page.keyboard.type("stty -echo; echo no-\"\"echo\n")
+    page.keyboard.type('stty -echo; echo no-""echo\n')
     expect(page.locator(".xterm-rows")).to_contain_text("no-echo", timeout=PATIENCE)
     page.keyboard.type("read -r secret; echo length ${#secret}\nswordfish\n")
     expect(page.locator(".xterm-rows")).to_contain_text("length 9", timeout=PATIENCE)
