@@ -9,7 +9,10 @@ from daemon import Daemon
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 #: Elements that no page of the console has, and that a text of an agent would make if it became markup.
-FOREIGN = "img, iframe, object, embed, video, audio, [onerror], [onclick], [onload], a[href^='javascript' i], style:not(.xterm style)"
+FOREIGN = (
+    "img, iframe, object, embed, video, audio, [onerror], [onclick], [onload], a[href^='javascript' i], "
+    "style:not(.xterm style)"
+)
 
 SignIn = Callable[..., Page]
 

@@ -32,7 +32,7 @@ def free_port() -> int:
 
 
 def policies(directory: Path) -> None:
-    """The shipped policies, and three profiles beside `review`: `crowd` freezes no run, `hasty` gives reviewers five seconds."""
+    """The shipped policies, and two profiles like `review`: `crowd` freezes no run, `hasty` gives reviewers five seconds."""
     shutil.copytree(REPOSITORY / "crates/policy/policies", directory)
     review = (directory / "review.yaml").read_text()
     crowd = review.replace("  review:\n", "  crowd:\n").replace("freeze: true", "freeze: false")
