@@ -5,7 +5,6 @@
 
 use maud::{Markup, html};
 use text::Shape;
-use text::clean::clean;
 
 use crate::shown;
 
@@ -57,16 +56,6 @@ pub(crate) fn json(text: &str) -> Markup {
         .ok()
         .and_then(|value| serde_json::to_string_pretty(&value).ok());
     block(laid_out.as_deref().unwrap_or(text))
-}
-
-/// Returns `text` as plain text for scripts, which put it into a page as text.
-pub(crate) fn plain(text: &str, most: usize) -> String {
-    let beginning = cut(text, most);
-    let mut shown = clean(beginning.unwrap_or(text), Shape::Line).into_owned();
-    if beginning.is_some() {
-        shown.push('…');
-    }
-    shown
 }
 
 /// Returns the beginning of a text that is longer than `most` characters.
@@ -121,8 +110,6 @@ pub(crate) mod tests {
             assert_harmless(&shown);
         }
         assert_harmless(&json(&serde_json::json!({ HOSTILE: [HOSTILE] }).to_string()));
-        assert_eq!(plain("a\u{202e}\n<b>", 10), "a<U+202E>\u{240a}<b>");
-        assert_eq!(plain("abc", 2), "ab…");
     }
 
     #[test]

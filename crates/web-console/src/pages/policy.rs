@@ -66,8 +66,8 @@ fn section(yaml: &str, profile: &str) -> Option<String> {
         indent(line) == 2 && (name == profile || name.trim_matches(['"', '\'']) == profile)
     };
     lines.find(is_name)?;
-    let found: Vec<&str> =
-        lines.take_while(|line| indent(line) > 2).map(|line| &line[4.min(line.len())..]).collect();
+    let inner = lines.take_while(|line| indent(line) > 2);
+    let found: Vec<&str> = inner.map(|line| line.get(4..).unwrap_or(line.trim_start())).collect();
     Some(found.join("\n"))
 }
 
@@ -82,6 +82,7 @@ mod tests {
     fn the_lines_of_one_profile_are_found() {
         assert_eq!(section(YAML, "build").as_deref(), Some("exec:\n  default: allow\nx: 1"));
         assert_eq!(section(YAML, "review").as_deref(), Some("y: 2"));
+        assert_eq!(section("profiles:\n  a:\n   é", "a").as_deref(), Some("é"));
         for none in ["", "exec", "z", "roles", "buil"] {
             assert_eq!(section(YAML, none), None, "{none}");
         }
