@@ -61,6 +61,10 @@ impl Access {
         self
     }
 
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Returns what the guard needs to know the identity.
     pub(crate) fn present(&self, identity: &Identity, from: IpAddr) -> Extensions {
         (self.present)(identity, from)

@@ -1,7 +1,7 @@
 //! Keeps sessions over a restart of the daemon, so that its reviewers can go on.
 //!
-//! The file is sealed with the daemon's key. It has the digests of cookies and not the cookies, but tokens as they were sent, since
-//! each request shows its token again. Sessions of client certificates are not kept: their holder shows the certificate again.
+//! Only sessions of users of this host are kept. The file has the digests of their cookies, and is sealed with the daemon's key, so that
+//! none can be added. A token is kept nowhere but in memory, so its holder signs in again; so does the holder of a certificate.
 
 #![expect(clippy::disallowed_methods, reason = "a file of the daemon's own: console.sessions")]
 
@@ -13,16 +13,14 @@ use seal::Seal;
 use serde::{Deserialize, Serialize};
 use timestamp::UnixMillis;
 
-use crate::access::{Identity, Token};
-
 const NAME: &str = "console.sessions";
 const KEY: &str = "seal.key";
 /// Context of the sealed file.
 const CONTEXT: &str = "sessions of the console";
-/// Most bytes of the file: 256 sessions with the longest tokens are fewer.
-const LARGEST: u64 = 8 << 20;
+/// Most bytes of the file: 256 sessions are fewer.
+const LARGEST: u64 = 1 << 20;
 
-/// A session as the file has it.
+/// A session of a user of this host, as the file has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptSession {
     pub(crate) key: [u8; 32],
@@ -30,37 +28,8 @@ pub(crate) struct KeptSession {
     pub(crate) name: String,
     pub(crate) opened_at: UnixMillis,
     pub(crate) used_at: UnixMillis,
-    pub(crate) identity: KeptIdentity,
-}
-
-/// A credential as the file has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum KeptIdentity {
-    User {
-        uid: u32,
-        gid: u32,
-    },
-    /// Value of the header.
-    Token(String),
-}
-
-impl KeptIdentity {
-    /// Returns none for an identity that is not kept.
-    pub(crate) fn of(identity: &Identity) -> Option<Self> {
-        match identity {
-            Identity::User { uid, gid } => Some(Self::User { uid: *uid, gid: *gid }),
-            Identity::Token(token) => Some(Self::Token(token.authorization().to_str().ok()?.to_owned())),
-            Identity::Certificate(_) => None,
-        }
-    }
-
-    pub(crate) fn identity(self) -> Option<Identity> {
-        match self {
-            Self::User { uid, gid } => Some(Identity::User { uid, gid }),
-            Self::Token(value) => Token::sent(value.parse().ok()?).map(Identity::Token),
-        }
-    }
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
 }
 
 /// The file of sessions.
@@ -106,26 +75,20 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn session(identity: KeptIdentity) -> KeptSession {
-        KeptSession {
-            key: [7; 32],
-            csrf: "c".into(),
-            name: "uid:7".into(),
-            opened_at: UnixMillis(1),
-            used_at: UnixMillis(2),
-            identity,
-        }
-    }
-
     #[test]
     fn sessions_are_read_as_they_were_written_and_are_sealed() {
         let directory = tempfile::tempdir().unwrap();
         let kept = Kept::open(directory.path()).unwrap();
         assert_eq!(kept.read(), []);
-        let sessions = [
-            session(KeptIdentity::User { uid: 7, gid: 8 }),
-            session(KeptIdentity::Token("Bearer s3cret".into())),
-        ];
+        let sessions = [KeptSession {
+            key: [7; 32],
+            csrf: "s3cret".into(),
+            name: "uid:7".into(),
+            opened_at: UnixMillis(1),
+            used_at: UnixMillis(2),
+            uid: 7,
+            gid: 8,
+        }];
         kept.write(&sessions).unwrap();
         assert_eq!(kept.read(), sessions);
         assert_eq!(Kept::open(directory.path()).unwrap().read(), sessions);
@@ -137,18 +100,5 @@ mod tests {
         sealed[last] ^= 1;
         std::fs::write(&path, sealed).unwrap();
         assert_eq!(kept.read(), [], "a changed file opens nothing");
-    }
-
-    #[test]
-    fn a_credential_survives_and_a_certificate_does_not() {
-        let token = Identity::Token(Token::parse("abc").unwrap());
-        let kept = KeptIdentity::of(&token).unwrap();
-        assert_eq!(kept, KeptIdentity::Token("Bearer abc".into()));
-        assert!(
-            matches!(kept.identity(), Some(Identity::Token(again)) if again == Token::parse("abc").unwrap())
-        );
-        let shown = tonic::codegen::http::Extensions::new();
-        let certificate = crate::Certificate { name: "op".into(), shown };
-        assert!(KeptIdentity::of(&Identity::Certificate(certificate)).is_none());
     }
 }

@@ -30,6 +30,8 @@ use crate::{Parts, State, guard, routes};
 const CONNECTIONS: usize = 256;
 /// Most connections of one address. Browsers on this host, or behind one proxy, have one address.
 const CONNECTIONS_PER_ADDRESS: usize = 192;
+/// Most new connections of an address in a second over TLS, whose handshakes cost the daemon more than the browser.
+const NEW_WITH_TLS: u32 = 50;
 /// Time that a browser has to send a request's head.
 const HEAD: Duration = Duration::from_secs(15);
 /// Most headers of one request, and most bytes of all of them.
@@ -44,16 +46,16 @@ const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Serves until the stop.
 pub async fn serve(listener: TcpListener, access: Access, doors: Arc<Doors>, stop: CancellationToken) {
+    let addresses = Addresses::new(ConnectionLimits {
+        connections: CONNECTIONS,
+        per_address: CONNECTIONS_PER_ADDRESS,
+        per_second: if access.has_tls() { NEW_WITH_TLS } else { u32::MAX },
+    });
     let state = State(Arc::new(Parts { access, doors, stop: stop.clone() }));
     let router = routes()
         .fallback(async || Problem::not_found())
         .layer(from_fn_with_state(state.clone(), guard::guard))
         .with_state(state.clone());
-    let addresses = Addresses::new(ConnectionLimits {
-        connections: CONNECTIONS,
-        per_address: CONNECTIONS_PER_ADDRESS,
-        per_second: u32::MAX,
-    });
     let tasks = TaskTracker::new();
     tasks.spawn(state.0.doors.clone().keep_sessions(stop.clone()));
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {

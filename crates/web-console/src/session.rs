@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Identity;
-use crate::kept::{KeptIdentity, KeptSession};
+use crate::kept::KeptSession;
 
 /// Time without a use after which a session ends, milliseconds.
 const IDLE: u64 = 30 * 60 * 1_000;
@@ -111,10 +111,10 @@ pub(crate) struct Sessions {
 impl Sessions {
     /// Takes the sessions of an earlier start.
     pub(crate) fn restore(&self, kept: Vec<KeptSession>) {
-        let sessions = kept.into_iter().take(MOST).filter_map(|one| {
+        let sessions = kept.into_iter().take(MOST).map(|one| {
             let session = Session {
                 key: one.key,
-                identity: one.identity.identity()?,
+                identity: Identity::User { uid: one.uid, gid: one.gid },
                 name: one.name,
                 csrf: one.csrf,
                 opened_at: one.opened_at,
@@ -123,7 +123,7 @@ impl Sessions {
                 streams: AtomicUsize::new(0),
                 shown: Mutex::default(),
             };
-            Some((session.key, Arc::new(session)))
+            (session.key, Arc::new(session))
         });
         self.table.lock().extend(sessions);
     }
@@ -132,13 +132,15 @@ impl Sessions {
     pub(crate) fn kept(&self) -> Vec<KeptSession> {
         let table = self.table.lock();
         let kept = |one: &Arc<Session>| {
+            let Identity::User { uid, gid } = one.identity else { return None };
             Some(KeptSession {
                 key: one.key,
                 csrf: one.csrf.clone(),
                 name: one.name.clone(),
                 opened_at: one.opened_at,
                 used_at: UnixMillis(one.used_at.load(Ordering::Relaxed)),
-                identity: KeptIdentity::of(&one.identity)?,
+                uid,
+                gid,
             })
         };
         table.values().filter_map(kept).collect()
@@ -233,6 +235,7 @@ pub(crate) fn key_of(secret: &str) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Token;
 
     const START: UnixMillis = UnixMillis(1_000_000);
 
@@ -291,6 +294,8 @@ mod tests {
         let sessions = Sessions::default();
         let (cookie, session) = sessions.open(user(1), "uid:1".into(), START);
         let (closed, over) = sessions.open(user(1), "uid:1".into(), START);
+        let token = Identity::Token(Token::parse("abc").unwrap());
+        let (by_token, _) = sessions.open(token, "token:a".into(), START);
         sessions.find(&cookie, after(10), true);
         sessions.close(&over);
 
@@ -298,7 +303,9 @@ mod tests {
         again.restore(sessions.kept());
         let found = again.find(&cookie, after(39), false).unwrap();
         assert_eq!((found.name.as_str(), found.csrf()), ("uid:1", session.csrf()));
-        assert!(again.find(&closed, after(11), true).is_none());
+        for gone in [closed, by_token] {
+            assert!(again.find(&gone, after(11), true).is_none());
+        }
         assert!(again.find(&cookie, after(40), true).is_none(), "its idle time goes on");
     }
 
