@@ -54,9 +54,17 @@ carried_texts() {
     done
 }
 
+# xterm.js, which the web console carries if it was fetched (deploy/console-assets.sh).
+xterm_text() {
+    [[ -f target/console-assets/LICENSE ]] || return 0
+    printf '## xterm.js, carried by the web console\n\n```text\n'
+    cat target/console-assets/LICENSE
+    printf '```\n\n'
+}
+
 generate() {
     cargo about generate --offline --locked --fail --workspace -c about.toml deploy/licenses.hbs -o "$TO/THIRD-PARTY-LICENSES.md" &&
-        carried_texts >>"$TO/THIRD-PARTY-LICENSES.md"
+        { carried_texts && xterm_text; } >>"$TO/THIRD-PARTY-LICENSES.md"
 }
 
 export PATH="$TOOLS/bin:$PATH"

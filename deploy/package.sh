@@ -107,6 +107,7 @@ if [[ ${KINDS[*]} == crates ]]; then
 fi
 if [[ ! -x $PROGRAMS/cofferd || ! -x $PROGRAMS/coffer ]]; then
     ensure_toolchain
+    deploy/console-assets.sh || die "xterm.js could not be fetched; the lines above say why."
     step "Compiling cofferd and coffer (profile $PROFILE, takes minutes)" build_programs || die "The programs did not build; the lines above say why."
 fi
 for tool in strip objdump; do

@@ -43,6 +43,7 @@ find_installed_programs() {
 # come first, and all is static like them (crates/decisions/0060-compile-the-demonstration-once.md).
 build_programs() {
     local target built
+    deploy/console-assets.sh || note "– xterm.js could not be fetched: the web console shows recordings as text"
     target=$(rustc -vV | sed -n 's/^host: //p')
     PROGRAMS=${CARGO_TARGET_DIR:-$REPOSITORY/target}/quickstart
     built=${CARGO_TARGET_DIR:-$REPOSITORY/target}/$target/quickstart

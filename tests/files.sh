@@ -16,8 +16,8 @@ usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 KINDS='\.(rs|sh|py|pyi|ts|cts|mts|yaml|yml|md|proto)$'
 DATA='\.(svg|toml|lock|json|jsonl|snap|txt|in|dict|service|hbs|pem|key|sha256)$'
 # These have names and no kind: inputs of the fuzzers, what a tool looks for by its name, the compiled proto files. Java is for the test of
-# grpc-java alone.
-NAMES='^tests/clients/java/[A-Za-z]+\.java$|^tests/fuzz/seeds/[^.]+$|(^|/)(LICENSE|NOTICE|justfile|Dockerfile|gitconfig|\.gitattributes|\.gitignore|\.dockerignore|\.npmrc|py\.typed)$|^\.ci/run$|^crates/wire/src/generated/(descriptors|messages)\.bin$'
+# grpc-java alone, and scripts and styles are those that the web console serves.
+NAMES='^tests/clients/java/[A-Za-z]+\.java$|^crates/web-console/assets/[a-z]+\.(css|js)$|^tests/fuzz/seeds/[^.]+$|(^|/)(LICENSE|NOTICE|justfile|Dockerfile|gitconfig|\.gitattributes|\.gitignore|\.dockerignore|\.npmrc|py\.typed)$|^\.ci/run$|^crates/wire/src/generated/(descriptors|messages)\.bin$'
 # In no file but LICENSE and NOTICE, and this one, which has to say them.
 THEIRS='copyright (\(c\)|©|[0-9]{4})|spdx-license-identifier|gnu (lesser |affero )?general public license|all rights reserved'
 # Messages to people name a heading of the book, as `see the book, "Compose"`, and no file of the sources.

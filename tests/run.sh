@@ -99,9 +99,15 @@ seed_property_tests() {
 begin_build() {
     local targets=()
     [[ -n $QUICK ]] || targets=(--all-targets)
+    fetch_console_assets
     { compile build --workspace --bins --locked && compile test --workspace "${targets[@]}" --no-run --locked; } \
         >"$REPOSITORY/target/build.log" 2>&1 </dev/null &
     BUILD=$!
+}
+
+# The console carries them, so they come before the build. Without them it shows recordings as text, and the tests of the browser say so.
+fetch_console_assets() {
+    ensure_conformance && deploy/console-assets.sh || FAILED+=("xterm.js")
 }
 
 # compile ARGUMENTS…: cargo. Unless --quick leaves lint out, Clippy is the compiler of this workspace's own crates, so that
@@ -169,6 +175,13 @@ check_packages() {
     tests/packages.sh || FAILED+=("Packages")
 }
 
+# In a browser, against a daemon of its own. With the debug build, too.
+check_console() {
+    local as=()
+    ((EUID == 0)) || as=(sudo -E)
+    "${as[@]}" tests/console.sh >&2 || FAILED+=("Console in a browser")
+}
+
 check_ratios() {
     [[ -z ${COFFERDAM_NO_IMAGES-} ]] || return 0
     check "Ratios of runs to the engine's own work" ratios
@@ -196,6 +209,7 @@ run_tests() {
     await_images
     [[ -n $QUICK || $# -gt 0 ]] || check_ratios
     [[ -n $QUICK || $# -gt 0 ]] || check_packages
+    [[ -n $QUICK || $# -gt 0 ]] || check_console
     [[ -z ${COFFERDAM_LONG-} ]] || check_frameworks
     compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
 }

@@ -16,7 +16,7 @@ if ! cmp -s "$WANTED" "$PLACE/requirements.txt"; then
     "$PLACE/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: -r "$WANTED"
     cp "$WANTED" "$PLACE/requirements.txt"
 fi
-"$PLACE/bin/ruff" check --no-cache --config pyproject.toml . ../../examples ../../docs ../../deploy
-"$PLACE/bin/ruff" format --no-cache --check --quiet --config pyproject.toml . ../../examples ../../docs ../../deploy
+"$PLACE/bin/ruff" check --no-cache --config pyproject.toml . ../../examples ../../docs ../../deploy ../../tests/console
+"$PLACE/bin/ruff" format --no-cache --check --quiet --config pyproject.toml . ../../examples ../../docs ../../deploy ../../tests/console
 "$PLACE/bin/mypy" --cache-dir "$PLACE/mypy"
 ./generate.sh --check

@@ -50,6 +50,8 @@ pub enum Kind {
     SessionOpened,
     /// End of a session. There is exactly one for each session that was opened.
     SessionClosed,
+    /// An operator reads the recording of a session. The record is on disk before its first byte is sent.
+    RecordingRead,
     /// A connection of a run is about to go out. The record is on disk before a byte leaves the host.
     EgressIntent,
     /// End of a connection that went out. There is one for each intent.
@@ -147,6 +149,7 @@ impl Kind {
             Self::McpToolChanged => "mcp_tool_changed",
             Self::SessionOpened => "session_opened",
             Self::SessionClosed => "session_closed",
+            Self::RecordingRead => "recording_read",
             Self::EgressIntent => "egress_intent",
             Self::EgressReceipt => "egress_receipt",
             Self::EgressRefused => "egress_refused",

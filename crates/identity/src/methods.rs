@@ -159,6 +159,8 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.SessionService/OpenSession", MAKERS, TOOLS),
     row("/cofferdam.v1.SessionService/RunInSession", MAKERS, TOOLS),
     row("/cofferdam.v1.TerminalService/OpenTerminal", &[Operator], IN_PERSON),
+    // It shows what a person saw at a terminal.
+    row("/cofferdam.v1.TerminalService/ReadRecording", &[Operator], IN_PERSON),
     row("/cofferdam.v1.TokenService/CreateToken", &[Operator], IN_PERSON),
     steers("/cofferdam.v1.TokenService/ListTokens", &[Operator], IN_PERSON),
     steers("/cofferdam.v1.TokenService/RevokeToken", &[Operator], IN_PERSON),

@@ -372,6 +372,7 @@ mod tests {
             "PermissionService/ListPermissions",
             "AlertService/AcknowledgeAlert",
             "TerminalService/OpenTerminal",
+            "TerminalService/ReadRecording",
             "TokenService/CreateToken",
         ] {
             for role in [Role::Approver, Role::Orchestrator, Role::Auditor, Role::Director] {

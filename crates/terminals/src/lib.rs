@@ -5,6 +5,7 @@
 mod input_queue;
 mod leftovers;
 mod pause;
+mod playback;
 mod record;
 mod session;
 mod slots;
@@ -39,6 +40,7 @@ use slots::SessionSlot;
 use start::Start;
 
 pub use leftovers::{interrupted, remove_leftovers, session_of};
+pub use playback::Readings;
 pub use slots::{Limits, Sessions};
 
 /// Time that a client has to send its first message.
@@ -52,6 +54,7 @@ const SLACK: Duration = Duration::from_secs(10);
 /// Opens a session. The receiver gets its output and its end.
 pub struct Terminals {
     pub sessions: Sessions,
+    pub readings: Readings,
     pub gateway: Arc<Gateway>,
     pub runs: Arc<Runs>,
     pub audit: Arc<AuditLog>,

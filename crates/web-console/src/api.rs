@@ -20,9 +20,12 @@ use wire::v1::checkpoint_service_client::CheckpointServiceClient;
 use wire::v1::console_service_client::ConsoleServiceClient;
 use wire::v1::egress_service_client::EgressServiceClient;
 use wire::v1::file_service_client::FileServiceClient;
+use wire::v1::limit_service_client::LimitServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
 use wire::v1::process_service_client::ProcessServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
+use wire::v1::session_service_client::SessionServiceClient;
+use wire::v1::terminal_service_client::TerminalServiceClient;
 use wire::v1::tool_service_client::ToolServiceClient;
 use wire::v1::usage_service_client::UsageServiceClient;
 
@@ -103,9 +106,12 @@ services! {
     console: ConsoleServiceClient,
     egress: EgressServiceClient,
     files: FileServiceClient,
+    limits: LimitServiceClient,
     policy: PolicyServiceClient,
     processes: ProcessServiceClient,
     runs: RunServiceClient,
+    sessions: SessionServiceClient,
+    terminals: TerminalServiceClient,
     tools: ToolServiceClient,
     usage: UsageServiceClient,
 }

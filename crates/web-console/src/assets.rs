@@ -7,7 +7,7 @@ use tonic::codegen::http::header::CONTENT_TYPE;
 
 use crate::State;
 
-const STYLE: &str = include_str!("../assets/console.css");
+const STYLE: &str = concat!(include_str!("../assets/console.css"), include_str!("../assets/pages.css"));
 const SCRIPT: &str = include_str!("../assets/console.js");
 const ICON: &str = include_str!("../assets/icon.svg");
 

@@ -17,6 +17,7 @@ use tonic::codegen::http::{HeaderMap, Method, StatusCode, Uri};
 
 use crate::State;
 use crate::error::Problem;
+use crate::nonce::StyleNonce;
 use crate::origin::Origin;
 
 const FETCH_SITE: &str = "sec-fetch-site";
@@ -58,11 +59,21 @@ pub(crate) async fn guard(Extracted(state): Extracted<State>, request: Request, 
         },
         Err((status, message)) => Problem::Bad(status, message).into_response(),
     };
+    let nonce = answer.extensions_mut().remove::<StyleNonce>();
     let headers = answer.headers_mut();
     for (name, value) in CLOSED {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    // Only the pages with a terminal have one.
+    if let Some(policy) = nonce.and_then(|nonce| HeaderValue::from_str(&with_nonce(&nonce)).ok()) {
+        headers.insert(CONTENT_SECURITY_POLICY, policy);
+    }
     answer
+}
+
+/// Returns the policy of a page whose script makes style elements with a nonce.
+fn with_nonce(nonce: &StyleNonce) -> String {
+    POLICY.replace("style-src 'self'", &format!("style-src 'self' 'nonce-{}'", nonce.as_str()))
 }
 
 /// Returns true for a request that a page makes by itself, so that it does not show that a person is there.
@@ -188,6 +199,18 @@ mod tests {
         }
         assert_eq!(get(&[(FETCH_SITE, "same-origin")]), 200);
         assert_eq!(get(&[(FETCH_SITE, "none")]), 200);
+    }
+
+    #[test]
+    fn a_nonce_allows_styles_and_nothing_else() {
+        let nonce = StyleNonce::new();
+        let policy = with_nonce(&nonce);
+        let allowed = format!(" 'nonce-{}'", nonce.as_str());
+        assert_eq!(policy.replacen(&allowed, "", 1), POLICY);
+        assert!(
+            policy.contains(&format!("style-src 'self'{allowed};")) && !POLICY.contains("nonce"),
+            "{policy}"
+        );
     }
 
     #[test]

@@ -8,7 +8,15 @@ use crate::shown::line;
 use crate::viewer::Viewer;
 
 /// Pages in the navigation. A module with pages adds its own.
-const PAGES: [(&str, &str); 1] = [("/approvals", "Approvals")];
+const PAGES: [(&str, &str); 7] = [
+    ("/overview", "Overview"),
+    ("/approvals", "Approvals"),
+    ("/runs", "Runs"),
+    ("/calls", "Calls"),
+    ("/audit", "Audit log"),
+    ("/alerts", "Alerts"),
+    ("/policy", "Policy"),
+];
 /// Longest path to which a sign-in leads back, bytes.
 const LONGEST_PATH: usize = 512;
 

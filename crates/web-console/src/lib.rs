@@ -15,7 +15,9 @@ mod form;
 mod guard;
 mod kept;
 mod layout;
+mod nonce;
 mod origin;
+mod pages;
 mod readings;
 mod serve;
 mod session;
@@ -51,4 +53,5 @@ fn routes() -> Router<State> {
         .merge(sign_in::routes())
         .merge(events::routes())
         .merge(approvals::routes())
+        .merge(pages::routes())
 }

@@ -2,6 +2,7 @@
 
 mod ending;
 mod paused;
+mod playback;
 mod refused;
 mod session;
 mod shell;

@@ -14,8 +14,14 @@ use calls::{Calls, Control, Life, Replays, Transcripts};
 use comparisons::Comparisons;
 use listener::{Certificates, GuardLayer, Tokens};
 use port_forwarding::PortForwarding;
+<<<<<<< HEAD
+use terminals::{Readings, Sessions, Terminals};
+||||||| 904e1745
+use terminals::{Sessions, Terminals};
+=======
 use terminals::{Sessions, Terminals};
 use web_console::Doors;
+>>>>>>> e-console
 
 use super::parts::Parts;
 use crate::config::Config;
@@ -47,6 +53,7 @@ pub(super) fn services(
     let replays = Arc::new(Replays::new(audit(), gateway(), runs()));
     let terminals = Terminals {
         sessions: Sessions::new(config.sessions.clone()),
+        readings: Readings::default(),
         gateway: gateway(),
         runs: runs(),
         audit: audit(),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 /// Size of a terminal in characters.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     pub rows: u16,
     pub columns: u16,

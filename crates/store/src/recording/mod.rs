@@ -8,6 +8,7 @@
 #![expect(clippy::disallowed_methods, reason = "recordings, which no run sees")]
 
 mod cast;
+mod playback;
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -22,6 +23,7 @@ use crate::allowance::{Allowance, Purpose, cost};
 use cast::Encoder;
 
 pub use cast::{Entry, Header, Size};
+pub use playback::{Moment, Playback, Shown};
 
 /// Reason why an event was not recorded.
 #[derive(Debug, thiserror::Error)]

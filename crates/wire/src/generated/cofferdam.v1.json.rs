@@ -241,6 +241,8 @@ json_mapping! {
     crate::v1::RateWindow,
     crate::v1::ReadCompanionLogsRequest,
     crate::v1::ReadCompanionLogsResponse,
+    crate::v1::ReadRecordingRequest,
+    crate::v1::ReadRecordingResponse,
     crate::v1::ReadRequest,
     crate::v1::ReadTrashRequest,
     crate::v1::ReadTrashResponse,

@@ -10895,6 +10895,62 @@ impl ::prost::Name for TerminalClosed {
         "/cofferdam.v1.TerminalClosed".into()
     }
 }
+/// See TerminalService.ReadRecording.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadRecordingRequest {
+    /// Required. The run, which may have ended.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Required. The session, as the audit log names it.
+    #[prost(string, tag = "2")]
+    pub session_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ReadRecordingRequest {
+    const NAME: &'static str = "ReadRecordingRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ReadRecordingRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ReadRecordingRequest".into()
+    }
+}
+/// One event of a recording.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadRecordingResponse {
+    /// Time since the beginning of the session, microseconds.
+    #[prost(uint64, tag = "1")]
+    pub at_us: u64,
+    /// Kind of the event.
+    #[prost(oneof = "read_recording_response::Event", tags = "2, 3, 4")]
+    pub event: ::core::option::Option<read_recording_response::Event>,
+}
+/// Nested message and enum types in `ReadRecordingResponse`.
+pub mod read_recording_response {
+    /// Kind of the event.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Event {
+        /// The terminal has this size. First, and then at each change.
+        #[prost(message, tag = "2")]
+        Size(super::TerminalSize),
+        /// Text that the terminal showed. Bytes that are no UTF-8 are U+FFFD.
+        #[prost(string, tag = "3")]
+        Output(::prost::alloc::string::String),
+        /// Number of a signal that the operator sent.
+        #[prost(uint32, tag = "4")]
+        Signal(u32),
+    }
+}
+impl ::prost::Name for ReadRecordingResponse {
+    const NAME: &'static str = "ReadRecordingResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ReadRecordingResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ReadRecordingResponse".into()
+    }
+}
 /// Generated client implementations.
 #[cfg(feature = "grpc")]
 pub mod terminal_service_client {
@@ -11017,6 +11073,35 @@ pub mod terminal_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.TerminalService", "OpenTerminal"));
             self.inner.streaming(req, path, codec).await
         }
+        /// Plays the recording of a session: what its terminal showed, and when. The input is left out, because it has passwords
+        /// that the terminal did not show. Each reading is on record before its first byte. The recording of a session that is
+        /// open ends at the present. Fails with NOT_FOUND if the run has no recording of this session.
+        pub async fn read_recording(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReadRecordingRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ReadRecordingResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.TerminalService/ReadRecording",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.TerminalService", "ReadRecording"),
+                );
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -11046,6 +11131,22 @@ pub mod terminal_service_server {
             request: tonic::Request<tonic::Streaming<super::OpenTerminalRequest>>,
         ) -> std::result::Result<
             tonic::Response<Self::OpenTerminalStream>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ReadRecording method.
+        type ReadRecordingStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ReadRecordingResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Plays the recording of a session: what its terminal showed, and when. The input is left out, because it has passwords
+        /// that the terminal did not show. Each reading is on record before its first byte. The recording of a session that is
+        /// open ends at the present. Fails with NOT_FOUND if the run has no recording of this session.
+        async fn read_recording(
+            &self,
+            request: tonic::Request<super::ReadRecordingRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ReadRecordingStream>,
             tonic::Status,
         >;
     }
@@ -11171,6 +11272,53 @@ pub mod terminal_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.TerminalService/ReadRecording" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReadRecordingSvc<T: TerminalService>(pub Arc<T>);
+                    impl<
+                        T: TerminalService,
+                    > tonic::server::ServerStreamingService<super::ReadRecordingRequest>
+                    for ReadRecordingSvc<T> {
+                        type Response = super::ReadRecordingResponse;
+                        type ResponseStream = T::ReadRecordingStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReadRecordingRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as TerminalService>::read_recording(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReadRecordingSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
