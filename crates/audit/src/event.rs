@@ -88,6 +88,10 @@ pub enum Kind {
     TokenCreated,
     /// An operator ended an API token before its time. The record is on disk before the token becomes invalid.
     TokenRevoked,
+    /// A reviewer registered a passkey. The record is on disk before it counts, and has its public key.
+    PasskeyRegistered,
+    /// An operator removed a passkey. The record is on disk before it takes effect.
+    PasskeyRemoved,
     /// A client tried an action for which it has no permission.
     EscalationAttempt,
     /// A run used up its quota of the daemon's disk or has space again, or the disk itself ran low or has enough space again.
@@ -155,6 +159,8 @@ impl Kind {
             Self::PermissionRevoked => "permission_revoked",
             Self::TokenCreated => "token_created",
             Self::TokenRevoked => "token_revoked",
+            Self::PasskeyRegistered => "passkey_registered",
+            Self::PasskeyRemoved => "passkey_removed",
             Self::EscalationAttempt => "escalation_attempt",
             Self::DiskSpace => "disk_space",
             Self::Alert => "alert",
