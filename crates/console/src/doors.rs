@@ -1,0 +1,126 @@
+//! The ways in that need no page: one-time links, and the sessions that they open.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use timestamp::UnixMillis;
+
+use crate::access::Identity;
+use crate::approvals::Readings;
+use crate::origin::Origin;
+use crate::session::{Sessions, key_of, secret};
+
+/// Life of a link, milliseconds.
+const LIFE: u64 = 60 * 1_000;
+/// Most links that wait.
+const MOST: usize = 64;
+/// Most links of one principal that wait.
+const MOST_OF_ONE: usize = 4;
+
+/// The state of a console.
+pub struct Doors {
+    pub(crate) origin: Origin,
+    pub(crate) sessions: Sessions,
+    pub(crate) readings: Readings,
+    links: Mutex<HashMap<[u8; 32], Waiting>>,
+}
+
+/// A link that waits for its use.
+struct Waiting {
+    identity: Identity,
+    name: String,
+    ends_at: UnixMillis,
+}
+
+/// A link that signs in once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    pub url: String,
+    pub ends_at: UnixMillis,
+}
+
+impl Doors {
+    pub fn new(origin: Origin) -> Self {
+        Self { origin, sessions: Sessions::default(), readings: Readings::default(), links: Mutex::default() }
+    }
+
+    /// Makes a link for a principal that has shown `identity`. The oldest link of the principal ends if it has too many.
+    ///
+    /// Returns none if too many links of others wait.
+    pub fn make_link(&self, identity: Identity, name: &str, now: UnixMillis) -> Option<Link> {
+        let code = secret();
+        let ends_at = UnixMillis(now.0.saturating_add(LIFE));
+        let mut links = self.links.lock();
+        links.retain(|_, link| link.ends_at > now);
+        if links.values().filter(|link| link.name == name).count() >= MOST_OF_ONE {
+            let oldest = links.iter().filter(|(_, link)| link.name == name);
+            let oldest = oldest.min_by_key(|(_, link)| link.ends_at.0).map(|(key, _)| *key);
+            oldest.and_then(|key| links.remove(&key));
+        }
+        if links.len() >= MOST {
+            return None;
+        }
+        links.insert(key_of(&code), Waiting { identity, name: name.to_owned(), ends_at });
+        Some(Link { url: format!("{}/sign-in/link?code={code}", self.origin), ends_at })
+    }
+
+    /// Returns the name of the principal that a link signs in. The link stays.
+    pub(crate) fn name_of_link(&self, code: &str, now: UnixMillis) -> Option<String> {
+        let links = self.links.lock();
+        links.get(&key_of(code)).filter(|link| link.ends_at > now).map(|link| link.name.clone())
+    }
+
+    /// Takes the identity of a link, which opens nothing from then on.
+    pub(crate) fn take_link(&self, code: &str, now: UnixMillis) -> Option<Identity> {
+        let link = self.links.lock().remove(&key_of(code))?;
+        (link.ends_at > now).then_some(link.identity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: UnixMillis = UnixMillis(5);
+
+    fn doors() -> Doors {
+        Doors::new(Origin::of_loopback("127.0.0.1:7465".parse().unwrap()))
+    }
+
+    fn link(doors: &Doors, uid: u32) -> String {
+        let made = doors.make_link(Identity::User { uid, gid: 0 }, &format!("uid:{uid}"), START).unwrap();
+        let code = made.url.strip_prefix("http://console.localhost:7465/sign-in/link?code=").unwrap();
+        assert_eq!(code.len(), 64);
+        code.to_owned()
+    }
+
+    #[test]
+    fn a_link_signs_in_once_and_for_its_minute() {
+        let doors = doors();
+        let code = link(&doors, 7);
+        assert_eq!(doors.name_of_link(&code, START).as_deref(), Some("uid:7"));
+        assert!(matches!(doors.take_link(&code, START), Some(Identity::User { uid: 7, .. })));
+        assert!(doors.take_link(&code, START).is_none() && doors.name_of_link(&code, START).is_none());
+
+        let late = UnixMillis(START.0 + LIFE);
+        let code = link(&doors, 7);
+        assert!(doors.name_of_link(&code, late).is_none() && doors.take_link(&code, late).is_none());
+        assert!(doors.take_link("", START).is_none());
+    }
+
+    #[test]
+    fn links_are_bounded_and_a_principal_evicts_only_its_own() {
+        let doors = doors();
+        let (first, other) = (link(&doors, 1), link(&doors, 2));
+        for _ in 0..MOST_OF_ONE {
+            link(&doors, 1);
+        }
+        assert!(doors.name_of_link(&first, START).is_none());
+        assert!(doors.name_of_link(&other, START).is_some());
+        let all = (100..200).filter_map(|uid| {
+            doors.make_link(Identity::User { uid, gid: 0 }, &format!("uid:{uid}"), START)
+        });
+        assert_eq!(all.count(), MOST - MOST_OF_ONE - 1);
+        assert!(doors.make_link(Identity::User { uid: 3, gid: 0 }, "uid:3", UnixMillis(START.0 + LIFE)).is_some());
+    }
+}

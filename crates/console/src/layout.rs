@@ -1,0 +1,121 @@
+//! The frame around each page.
+
+use axum::response::{Html, IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+use url::form_urlencoded;
+
+use crate::shown::line;
+use crate::viewer::Viewer;
+
+/// Pages in the navigation. A module with pages adds its own.
+const PAGES: [(&str, &str); 1] = [("/approvals", "Approvals")];
+/// Longest path to which a sign-in leads back, bytes.
+const LONGEST_PATH: usize = 512;
+
+/// Returns a page. `title` is also the name of the entry of the navigation that is current.
+pub(crate) fn page(title: &str, viewer: Option<&Viewer>, main: Markup) -> Response {
+    Html(whole(title, viewer, &main, None).into_string()).into_response()
+}
+
+/// Returns a page with parts that are shown again when `events` has an event. Each part has an `id` and `data-live`.
+pub(crate) fn live_page(title: &str, viewer: &Viewer, events: &str, main: Markup) -> Response {
+    Html(whole(title, Some(viewer), &main, Some(events)).into_string()).into_response()
+}
+
+fn whole(title: &str, viewer: Option<&Viewer>, main: &Markup, events: Option<&str>) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · Cofferdam" }
+                link rel="stylesheet" href="/assets/console.css";
+                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+                script src="/assets/console.js" defer {}
+            }
+            body data-events=[events] {
+                a.skip href="#main" { "Skip to the content" }
+                header {
+                    p.brand { "Cofferdam" }
+                    @if let Some(viewer) = viewer { (navigation(title, viewer)) }
+                }
+                main id="main" tabindex="-1" { (main) }
+                p.connection id="connection" role="status" {}
+            }
+        }
+    }
+}
+
+fn navigation(title: &str, viewer: &Viewer) -> Markup {
+    html! {
+        nav aria-label="Pages" {
+            ul {
+                @for (path, name) in PAGES {
+                    li { a href=(path) aria-current=[(name == title).then_some("page")] { (name) } }
+                }
+            }
+        }
+        form.account method="post" action="/sign-out" {
+            (csrf(viewer))
+            span { "Signed in as " (line(&viewer.name)) }
+            button type="submit" { "Sign out" }
+        }
+    }
+}
+
+/// Returns the hidden field that each form of a session needs.
+pub(crate) fn csrf(viewer: &Viewer) -> Markup {
+    html! { input type="hidden" name="csrf" value=(viewer.session.csrf()); }
+}
+
+/// Returns a page that has the browser ask again, from this site. It then sends its cookie.
+pub(crate) fn again(path: &str) -> Response {
+    let path = own_path(path);
+    let shown = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="refresh" content={ "0;url=" (path) };
+                title { "Cofferdam" }
+                link rel="stylesheet" href="/assets/console.css";
+            }
+            body { main { p { a href=(path) { "Continue to the console" } } } }
+        }
+    };
+    Html(shown.into_string()).into_response()
+}
+
+/// Returns the path of the sign-in that leads back to `path`.
+pub(crate) fn sign_in_for(path: &str) -> String {
+    match own_path(path) {
+        "/" => "/sign-in".to_owned(),
+        path => format!("/sign-in?to={}", form_urlencoded::byte_serialize(path.as_bytes()).collect::<String>()),
+    }
+}
+
+/// Returns `path` if it is one of this console, and otherwise the first page. A link must not lead elsewhere.
+pub(crate) fn own_path(path: &str) -> &str {
+    let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'"' | b'\'' | b'<' | b'>' | b';'));
+    let is_own = path.starts_with('/') && !path.starts_with("//") && path.len() <= LONGEST_PATH;
+    if is_own && is_plain { path } else { "/" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_leads_nowhere_else() {
+        assert_eq!(own_path("/approvals/one?page=2"), "/approvals/one?page=2");
+        for bad in ["", "//evil.example.org", "/\\evil.example.org", "https://evil.example.org", "a", "/a b", "/a;url=//b", "/\"x"] {
+            assert_eq!(own_path(bad), "/", "{bad}");
+        }
+        assert_eq!(own_path(&"/a".repeat(500)), "/");
+        assert_eq!(sign_in_for("/approvals?page=2"), "/sign-in?to=%2Fapprovals%3Fpage%3D2");
+        assert_eq!(sign_in_for("//x"), "/sign-in");
+    }
+}

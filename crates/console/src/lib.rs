@@ -1,0 +1,50 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod access;
+mod api;
+mod approvals;
+mod assets;
+mod doors;
+mod error;
+mod events;
+mod form;
+mod guard;
+mod layout;
+mod origin;
+mod serve;
+mod session;
+mod shown;
+mod sign_in;
+mod viewer;
+
+pub use access::{Access, Certificate, Handshake, Identity, Stream, Token};
+pub use api::{Api, Broken, api};
+pub use doors::{Doors, Link};
+pub use origin::Origin;
+pub use serve::serve;
+
+use std::sync::Arc;
+
+use axum::Router;
+use tokio_util::sync::CancellationToken;
+
+/// The parts that every handler may use.
+#[derive(Clone)]
+struct State(Arc<Parts>);
+
+struct Parts {
+    access: Access,
+    doors: Arc<Doors>,
+    stop: CancellationToken,
+}
+
+/// Returns the routes of all modules. A module with pages adds one line.
+fn routes() -> Router<State> {
+    Router::new()
+        .merge(assets::routes())
+        .merge(sign_in::routes())
+        .merge(events::routes())
+        .merge(approvals::routes())
+}

@@ -1,0 +1,158 @@
+//! Signing in: by a one-time link, by a token, or by the client certificate of the connection. Signing out.
+
+use axum::extract::State as Extracted;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use maud::{Markup, html};
+use timestamp::UnixMillis;
+use tonic::codegen::http::header::{HeaderValue, SET_COOKIE};
+use tonic::codegen::http::{StatusCode, Uri};
+use wire::v1::GetViewerRequest;
+
+use crate::State;
+use crate::access::{Identity, Token};
+use crate::api::quick;
+use crate::error::{Problem, redirect};
+use crate::form::{Checked, Fields};
+use crate::layout::{own_path, page, sign_in_for};
+use crate::serve::Connection;
+use crate::shown::line;
+use crate::viewer::services;
+
+pub(crate) fn routes() -> Router<State> {
+    Router::new()
+        .route("/", get(async || redirect("/approvals")))
+        .route("/sign-in", get(form))
+        .route("/sign-in/token", post(by_token))
+        .route("/sign-in/certificate", post(by_certificate))
+        .route("/sign-in/link", get(link).post(by_link))
+        .route("/sign-out", post(sign_out))
+}
+
+async fn form(Extension(connection): Extension<Connection>, uri: Uri) -> Response {
+    let query = Fields::parse(uri.query().unwrap_or_default().as_bytes());
+    page("Sign in", None, ways(own_path(query.get("to")), &connection, None))
+}
+
+/// Shows all ways to sign in. `problem` says why the last one did not work.
+fn ways(to: &str, connection: &Connection, problem: Option<&str>) -> Markup {
+    html! {
+        h1 { "Sign in" }
+        @if let Some(problem) = problem {
+            p.notice.bad role="alert" { (line(problem)) }
+        }
+        section.card {
+            h2 { "With a link" }
+            p { "On the daemon's host, or wherever " code { "coffer" } " reaches it:" }
+            pre { "coffer console" }
+            p { "The link works once, for a minute." }
+        }
+        @if let Some(certificate) = &connection.certificate {
+            form.card method="post" action="/sign-in/certificate" {
+                h2 { "With the certificate of this browser" }
+                p { "It names " (line(&certificate.name)) "." }
+                input type="hidden" name="to" value=(to);
+                button type="submit" { "Sign in with the certificate" }
+            }
+        }
+        form.card method="post" action="/sign-in/token" {
+            h2 { "With a token" }
+            input type="hidden" name="to" value=(to);
+            label for="token" { "API token, or token of your issuer" }
+            input #token type="password" name="token" autocomplete="off" spellcheck="false" required;
+            button type="submit" { "Sign in with the token" }
+        }
+    }
+}
+
+async fn by_token(
+    Extracted(state): Extracted<State>,
+    Extension(connection): Extension<Connection>,
+    fields: Fields,
+) -> Result<Response, Problem> {
+    let to = own_path(fields.get("to"));
+    let Some(token) = Token::parse(fields.get("token")) else {
+        let main = ways(to, &connection, Some("This is no token: copy it as it was printed."));
+        return Ok((StatusCode::FORBIDDEN, page("Sign in", None, main)).into_response());
+    };
+    enter(&state, &connection, Identity::Token(token), to).await
+}
+
+async fn by_certificate(
+    Extracted(state): Extracted<State>,
+    Extension(connection): Extension<Connection>,
+    fields: Fields,
+) -> Result<Response, Problem> {
+    let Some(certificate) = connection.certificate.clone() else {
+        return Err(Problem::Bad(StatusCode::FORBIDDEN, "The browser has shown no client certificate."));
+    };
+    enter(&state, &connection, Identity::Certificate(certificate), own_path(fields.get("to"))).await
+}
+
+/// Asks before it uses the link: programs that look at links before people do use none up.
+async fn link(Extracted(state): Extracted<State>, uri: Uri) -> Result<Response, Problem> {
+    let query = Fields::parse(uri.query().unwrap_or_default().as_bytes());
+    let code = query.get("code");
+    let name = state.0.doors.name_of_link(code, UnixMillis::now()).ok_or_else(used_up)?;
+    let main = html! {
+        h1 { "Sign in" }
+        form.card method="post" action="/sign-in/link" {
+            p { "You sign in as " (line(&name)) ", with all of its rights on this daemon." }
+            input type="hidden" name="code" value=(code);
+            button type="submit" autofocus { "Sign in" }
+        }
+    };
+    Ok(page("Sign in", None, main))
+}
+
+async fn by_link(
+    Extracted(state): Extracted<State>,
+    Extension(connection): Extension<Connection>,
+    fields: Fields,
+) -> Result<Response, Problem> {
+    let identity = state.0.doors.take_link(fields.get("code"), UnixMillis::now()).ok_or_else(used_up)?;
+    enter(&state, &connection, identity, "/").await
+}
+
+fn used_up() -> Problem {
+    let message = "The link was used, or its minute is over. `coffer console` makes another.";
+    Problem::Bad(StatusCode::FORBIDDEN, message)
+}
+
+/// Opens a session if the API knows the identity.
+async fn enter(
+    state: &State,
+    connection: &Connection,
+    identity: Identity,
+    to: &str,
+) -> Result<Response, Problem> {
+    let known = services(state, &identity, connection).console().get_viewer(quick(GetViewerRequest {})).await;
+    let name = match known {
+        Ok(known) => known.into_inner().principal,
+        Err(status) if status.code() == tonic::Code::PermissionDenied => {
+            let main = ways(to, connection, Some(status.message()));
+            return Ok((StatusCode::FORBIDDEN, page("Sign in", None, main)).into_response());
+        }
+        Err(status) => return Err(status.into()),
+    };
+    connection.slot.prove();
+    let doors = &state.0.doors;
+    let (cookie, _) = doors.sessions.open(identity, name, UnixMillis::now());
+    Ok(with_cookie(redirect(to), state, &cookie, ""))
+}
+
+async fn sign_out(Extracted(state): Extracted<State>, checked: Checked) -> Response {
+    state.0.doors.sessions.close(&checked.viewer.session);
+    with_cookie(redirect(&sign_in_for("/")), &state, "", "; Max-Age=0")
+}
+
+fn with_cookie(mut answer: Response, state: &State, value: &str, more: &str) -> Response {
+    let origin = &state.0.doors.origin;
+    let secure = if origin.is_secure() { "; Secure" } else { "" };
+    let cookie = format!("{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}", origin.cookie());
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        answer.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    answer
+}
