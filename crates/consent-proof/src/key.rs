@@ -70,6 +70,11 @@ impl PublicKey {
         Ok((Self::Es256(point), rest))
     }
 
+    /// Reads a key as it is recorded.
+    pub(crate) fn from_record(record: &serde_json::Value) -> Option<Self> {
+        serde_json::from_value(record.clone()).ok()
+    }
+
     /// Returns the name of the algorithm, as JOSE has it.
     pub fn algorithm(&self) -> &'static str {
         match self {

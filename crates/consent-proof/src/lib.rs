@@ -6,6 +6,7 @@ mod authenticator;
 mod client_data;
 mod flaw;
 mod key;
+mod ledger;
 mod proof;
 mod registration;
 mod statement;
@@ -15,6 +16,7 @@ mod testing;
 
 pub use flaw::Flaw;
 pub use key::PublicKey;
+pub use ledger::{Consent, Entry, Ledger};
 pub use proof::{Assertion, Presence, Proof};
 pub use registration::{Registered, register};
 pub use statement::{Statement, digest};

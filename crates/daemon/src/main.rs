@@ -10,6 +10,7 @@ mod images;
 mod mcp;
 mod memory;
 mod metrics;
+mod notices;
 mod policy;
 mod programs;
 mod recovery;

@@ -35,7 +35,7 @@ pub struct Links {
 
 impl Links {
     /// Returns the link to an approval; empty without a console.
-    pub(crate) fn approval(&self, approval_id: &str) -> String {
+    pub fn approval(&self, approval_id: &str) -> String {
         self.console.as_ref().map_or_else(String::new, |origin| format!("{origin}/approvals/{approval_id}"))
     }
 }

@@ -11,4 +11,4 @@ mod push;
 pub use board::{Board, Notice};
 pub use form::Form;
 pub use hook::{Hook, Links};
-pub use push::{Hosts, MakeLink, Push, PushSettings, Reviewers, Subscription, Wanted};
+pub use push::{Hosts, MakeLink, OpenError, Push, PushSettings, Reviewers, Subscription, Wanted};

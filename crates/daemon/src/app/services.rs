@@ -11,10 +11,13 @@ use calls::grants::Grants;
 use calls::{Calls, Control, Life, Replays, Transcripts};
 use comparisons::Comparisons;
 use listener::{Certificates, Tokens};
+use notices::Push;
 use oidc::Issuers;
+use passkeys::Passkeys;
 use port_forwarding::PortForwarding;
 use terminals::{Sessions, Terminals};
 
+use super::broken_store;
 use super::parts::Parts;
 use crate::config::Config;
 use crate::images::Images;
@@ -27,6 +30,7 @@ pub(super) fn services(
     config: &Config,
     (tokens, issuers, certificates): (Arc<Tokens>, Arc<Issuers>, Option<Arc<Certificates>>),
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
+    push: Option<Arc<Push>>,
 ) -> anyhow::Result<Services> {
     let Parts { control, workers, records, bases, checkpoints, life, store } = parts;
     let Control { gateway, limits, approvals, .. } = control;
@@ -53,6 +57,16 @@ pub(super) fn services(
     );
     let images = Images::new(runs().launcher.clone(), audit(), gateway(), config.images);
     let run = run_service(parts, &alerts);
+    let passkeys = Passkeys::open(store.clone(), audit(), config.notices.party.clone());
+    let passkeys = Arc::new(passkeys.map_err(broken_store)?);
+    let approval = rpc::approval::Service {
+        approvals: approvals.clone(),
+        gateway: gateway(),
+        runs: runs(),
+        audit: audit(),
+        passkeys: passkeys.clone(),
+        stop: stop(),
+    };
     Ok(Services {
         image: rpc::image::Service { images: Arc::new(images), tasks: tasks(), stop: stop() },
         run: run.clone(),
@@ -84,13 +98,9 @@ pub(super) fn services(
             uploads: Arc::new(Uploads::new(runs().launcher.directories.privates())),
             tasks: tasks(),
         },
-        approval: rpc::approval::Service {
-            approvals: approvals.clone(),
-            gateway: gateway(),
-            runs: runs(),
-            audit: audit(),
-            stop: stop(),
-        },
+        passkey: rpc::passkey::Service { passkeys, approvals: approval.clone(), tasks: tasks() },
+        push: rpc::push::Service { push, tasks: tasks() },
+        approval,
         audit: rpc::audit::Service {
             audit: audit(),
             index,

@@ -12,8 +12,10 @@ use calls::Control;
 use calls::grants::Grants;
 use disk_watch::DiskWatch;
 use identity::Access;
+use ::notices::Push;
 use listener::{Certificates, GuardLayer, Socket, Tokens};
 use oidc::Issuers;
+use refusal::chain;
 use serde_json::json;
 use store::StateDisk;
 use store::spool::Spool;
@@ -32,7 +34,7 @@ use crate::policy::Loader;
 use crate::recovery::RecoveryCursor;
 use crate::rpc;
 use crate::startup::StateDirectory;
-use crate::{mcp, memory, metrics};
+use crate::{mcp, memory, metrics, notices};
 
 /// Longest time that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -85,11 +87,16 @@ impl Recovered {
         let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
         let loader = Loader::new(files, judges, parts.records.audit.clone(), parts.store.clone());
         let loader = Arc::new(loader);
+        let push = config.notices.push.clone().map(|push| Push::open(parts.store.clone(), push)).transpose();
+        let push = push.map_err(|error| anyhow::anyhow!("push: {}", chain(&error)))?;
+        let told = (parts.control.gateway.clone(), parts.control.approvals.clone(), tokens.clone());
+        notices::start(&config.notices, told, push.clone(), life)?;
         let services = services(
             (&calls, &parts),
             &config,
             (tokens, issuers, certificates.clone()),
             (index, alerts, grants.clone(), loader.clone()),
+            push,
         )?;
         let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));

@@ -12,6 +12,7 @@ mod endpoint;
 mod mcp;
 mod metrics;
 mod model_prices;
+mod notices;
 mod oidc;
 mod parse;
 mod pool;
@@ -51,6 +52,7 @@ pub(crate) use changed::tell_what_waits;
 pub(crate) use mcp::Http;
 pub(crate) use metrics::Listen as MetricsListen;
 pub(crate) use model_prices::unpriced;
+pub(crate) use notices::Notices;
 pub(crate) use parse::load;
 pub(crate) use pool::check as check_pool;
 pub(crate) use tcp::{DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
@@ -90,6 +92,8 @@ pub(crate) struct Config {
     pub(crate) allow_self_approval: bool,
     /// Webhooks that receive alerts.
     pub(crate) webhooks: Vec<Webhook>,
+    /// Notices of approvals, web push, and passkeys.
+    pub(crate) notices: Notices,
     /// API roles of uids other than root and the daemon's uid.
     pub(crate) access: Vec<(u32, Roles)>,
     /// API roles of the subjects that client certificates name.
@@ -278,6 +282,7 @@ impl Config {
         if let Some(listen) = &self.metrics {
             shown["metrics"] = listen.shown();
         }
+        self.notices.show(shown);
         if !self.oidc.is_empty() {
             shown["oidc"] = self.oidc.iter().map(oidc::shown).collect();
         }

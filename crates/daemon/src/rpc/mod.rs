@@ -17,10 +17,12 @@ pub(crate) mod image;
 pub(crate) mod limit;
 mod offered;
 mod operation;
+pub(crate) mod passkey;
 pub(crate) mod permission;
 pub(crate) mod policy;
 mod portion;
 pub(crate) mod process;
+pub(crate) mod push;
 pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod terminal;
@@ -57,9 +59,11 @@ use wire::v1::forward_service_server::ForwardServiceServer;
 use wire::v1::host_service_server::HostServiceServer;
 use wire::v1::image_service_server::ImageServiceServer;
 use wire::v1::limit_service_server::LimitServiceServer;
+use wire::v1::passkey_service_server::PasskeyServiceServer;
 use wire::v1::permission_service_server::PermissionServiceServer;
 use wire::v1::policy_service_server::PolicyServiceServer;
 use wire::v1::process_service_server::ProcessServiceServer;
+use wire::v1::push_service_server::PushServiceServer;
 use wire::v1::run_service_server::RunServiceServer;
 use wire::v1::session_service_server::SessionServiceServer;
 use wire::v1::terminal_service_server::TerminalServiceServer;
@@ -134,6 +138,8 @@ pub(crate) struct Services {
     pub(crate) egress: egress::Service,
     pub(crate) forward: forward::Service,
     pub(crate) usage: usage::Service,
+    pub(crate) passkey: passkey::Service,
+    pub(crate) push: push::Service,
 }
 
 /// Serves the API until the daemon stops.
@@ -189,6 +195,8 @@ async fn try_serve(
     routes.add_service(capped!(EgressServiceServer, services.egress));
     routes.add_service(capped!(ForwardServiceServer, services.forward));
     routes.add_service(capped!(UsageServiceServer, services.usage));
+    routes.add_service(capped!(PasskeyServiceServer, services.passkey));
+    routes.add_service(capped!(PushServiceServer, services.push));
 
     // No call is admitted while the audit log cannot be written. The health service reports that, too.
     let mut serving = log.check().is_ok();
@@ -243,6 +251,8 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         EgressServiceServer::<egress::Service>::NAME,
         ForwardServiceServer::<forward::Service>::NAME,
         UsageServiceServer::<usage::Service>::NAME,
+        PasskeyServiceServer::<passkey::Service>::NAME,
+        PushServiceServer::<push::Service>::NAME,
         // The daemon as a whole.
         "",
     ];

@@ -49,6 +49,17 @@ pub type Reviewers = Box<dyn Fn(&str) -> bool + Send + Sync>;
 /// Makes the link in a notice, for a principal and an approval with its run.
 pub type MakeLink = Box<dyn Fn(&str, (&str, &str)) -> String + Send + Sync>;
 
+/// Error of the start of web push.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the push subscriptions in the store cannot be read")]
+    Store(#[from] StoreError),
+    #[error("the store holds a push subscription of another form")]
+    Record(#[from] serde_json::Error),
+    #[error("the key for push services cannot be made or read")]
+    Key,
+}
+
 /// The subscriptions of this daemon.
 pub struct Push {
     store: Store,
@@ -62,22 +73,22 @@ pub struct Push {
 
 impl Push {
     /// Opens the subscriptions in the store, and the key by which push services know this daemon. Makes it if there is none.
-    pub fn open(store: Store, settings: PushSettings) -> Result<Arc<Self>, StoreError> {
+    pub fn open(store: Store, settings: PushSettings) -> Result<Arc<Self>, OpenError> {
         let mut records = store.push_subscriptions()?;
         let vapid = match records.iter().position(|record| Vapid::is_record(record)) {
             Some(at) => Vapid::read(&records.swap_remove(at)),
             None => {
-                let (vapid, record) = Vapid::generate().ok_or(StoreError::Task)?;
+                let (vapid, record) = Vapid::generate().ok_or(OpenError::Key)?;
                 store.put_push_subscription(vapid::ROW, &record)?;
                 Some(vapid)
             }
         };
-        let vapid = vapid.ok_or(StoreError::Task)?;
+        let vapid = vapid.ok_or(OpenError::Key)?;
         let now = UnixMillis::now();
         let known = records
             .iter()
-            .map(|record| serde_json::from_slice::<Subscription>(record).map_err(StoreError::from))
-            .filter(|read| read.as_ref().is_err() || read.as_ref().is_ok_and(|it| it.expires_at > now))
+            .map(|record| serde_json::from_slice::<Subscription>(record))
+            .filter(|read| read.as_ref().map_or(true, |it| it.expires_at > now))
             .map(|read| read.map(|it| (it.id.clone(), it)))
             .collect::<Result<_, _>>()?;
         Ok(Arc::new(Self {
