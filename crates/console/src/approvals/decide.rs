@@ -1,0 +1,236 @@
+//! The form of a decision, and what it does.
+
+use axum::extract::{Path, State as Extracted};
+use axum::response::{IntoResponse as _, Response};
+use maud::{Markup, html};
+use timestamp::UnixMillis;
+use tonic::codegen::http::StatusCode;
+use wire::v1::approval::{Remember, State};
+use wire::v1::decide_approval_request::Decision;
+use wire::v1::{Approval, DecideApprovalRequest};
+
+use super::group::AT_ONCE;
+use super::{group, request};
+use crate::State as Console;
+use crate::api::quick;
+use crate::error::{Problem, redirect};
+use crate::form::{Checked, Fields};
+use crate::layout::{csrf, page};
+use crate::shown::line;
+use crate::viewer::Viewer;
+
+/// Most characters of a comment.
+const COMMENT: usize = 4_096;
+/// Between the id of an approval and its digest in a field.
+const BOUND: char = ':';
+
+/// Shows the form that decides on these approvals, which its page shows in full.
+pub(super) fn form(viewer: &Viewer, approvals: &[Approval], path: &str) -> Markup {
+    let Some(first) = approvals.first() else { return Markup::default() };
+    if !viewer.may_decide() {
+        return html! { p.notice { "You may look at approvals. To decide on them takes the role approver or director." } };
+    }
+    let is_one = approvals.len() == 1;
+    let offers = |form| approvals.iter().all(|one| one.remember_options().any(|offered| offered == form));
+    html! {
+        form #decide.card method="post" action=(path) aria-labelledby="decide-title" {
+            h2 #decide-title { @if is_one { "Decide" } @else { "Decide all " (approvals.len()) } }
+            (csrf(viewer))
+            @for one in approvals {
+                input type="hidden" name="approval" value={ (one.approval_id) (BOUND) (one.digest) };
+            }
+            fieldset {
+                legend { "An approval counts for" }
+                (choice("once", "this request alone", true))
+                @if offers(Remember::Digest) {
+                    @if first.call_id.is_empty() { (choice("digest", "connections of the run to this host, port and scheme, until the run ends", false)) }
+                    @else { (choice("digest", "the same call again in its run, while the files that it names do not change", false)) }
+                }
+                @if is_one && offers(Remember::Prefix) {
+                    (choice("prefix", "commands of the run that begin with these words, separated by spaces:", false))
+                    input #prefix type="text" name="prefix" maxlength="1024" spellcheck="false" autocomplete="off" aria-label="First words of the commands";
+                }
+            }
+            label for="comment" { "Comment, for the record and, after a denial, for the agent" }
+            textarea #comment name="comment" maxlength=(COMMENT) rows="2" {}
+            p.buttons {
+                button.approve type="submit" name="decision" value="approve" aria-keyshortcuts="a" { "Approve" @if !is_one { " all " (approvals.len()) } }
+                button.deny type="submit" name="decision" value="deny" aria-keyshortcuts="d" { "Deny" @if !is_one { " all " (approvals.len()) } }
+            }
+            p.keys { "Keys: " kbd { "a" } " approve, " kbd { "d" } " deny (twice, or with Enter), " kbd { "r" } " remember, " kbd { "j" } " next, " kbd { "k" } " previous." }
+        }
+    }
+}
+
+fn choice(value: &str, name: &str, is_chosen: bool) -> Markup {
+    html! { label.choice { input type="radio" name="remember" value=(value) checked[is_chosen]; " " (name) } }
+}
+
+/// A decision as its form has it.
+#[derive(Debug, PartialEq, Eq)]
+struct Ballot {
+    decision: Decision,
+    remember: Remember,
+    prefix: Vec<String>,
+    comment: String,
+}
+
+impl Ballot {
+    fn parse(fields: &Fields) -> Result<Self, Problem> {
+        let bad = |message| Problem::Bad(StatusCode::BAD_REQUEST, message);
+        let decision = match fields.get("decision") {
+            "approve" => Decision::Approve,
+            "deny" => Decision::Deny,
+            _ => return Err(bad("Choose to approve or to deny.")),
+        };
+        let words = || fields.get("prefix").split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let (remember, prefix) = match fields.get("remember") {
+            // A denial is for this request alone.
+            _ if decision == Decision::Deny => (Remember::Once, Vec::new()),
+            "" | "once" => (Remember::Once, Vec::new()),
+            "digest" => (Remember::Digest, Vec::new()),
+            "prefix" => (Remember::Prefix, words()),
+            _ => return Err(bad("This form of remembering is unknown.")),
+        };
+        // Browsers send the ends of lines as two characters.
+        let comment = fields.get("comment").replace("\r\n", "\n").trim().to_owned();
+        if comment.chars().count() > COMMENT {
+            return Err(bad("A comment has at most 4,096 characters."));
+        }
+        Ok(Self { decision, remember, prefix, comment })
+    }
+}
+
+/// Returns the approvals of a form, each with the digest that its page has shown.
+fn bound(fields: &Fields) -> Vec<(String, String)> {
+    let bound = fields.all("approval").filter_map(|field| field.split_once(BOUND));
+    bound.map(|(id, digest)| (id.to_owned(), digest.to_owned())).collect()
+}
+
+pub(super) async fn one(
+    Extracted(console): Extracted<Console>,
+    Path(id): Path<String>,
+    checked: Checked,
+) -> Result<Response, Problem> {
+    let Checked { viewer, fields } = &checked;
+    let ballot = Ballot::parse(fields)?;
+    let digest = bound(fields).into_iter().find(|(of, _)| *of == id).map(|(_, digest)| digest);
+    match decide(&console, viewer, &id, digest.as_deref().unwrap_or_default(), &ballot).await {
+        Ok(approval) => Ok(redirect(&request::path(&approval))),
+        Err(why) => {
+            // It is shown as it is now: perhaps another reviewer was faster.
+            let approval = request::get(viewer, id).await?;
+            let notice = format!("Your decision does not count: {why}.");
+            let mut answer = request::show(viewer, &approval, Some(&notice)).await?;
+            *answer.status_mut() = StatusCode::CONFLICT;
+            Ok(answer)
+        }
+    }
+}
+
+pub(super) async fn group(
+    Extracted(console): Extracted<Console>,
+    Path(key): Path<String>,
+    checked: Checked,
+) -> Result<Response, Problem> {
+    let Checked { viewer, fields } = &checked;
+    let ballot = Ballot::parse(fields)?;
+    let mut bound = bound(fields);
+    bound.truncate(AT_ONCE);
+    let still_equal = group::groups(group::pending(viewer).await?).into_iter().find(|group| group.key == key);
+    let still_equal: Vec<String> =
+        still_equal.map(|group| group.approvals.into_iter().map(|one| one.approval_id).collect()).unwrap_or_default();
+    let mut failed = Vec::new();
+    let mut decided = 0_usize;
+    for (id, digest) in &bound {
+        let outcome = if still_equal.contains(id) {
+            decide(&console, viewer, id, digest, &ballot).await.map(drop)
+        } else {
+            Err("it no longer waits, or has changed".to_owned())
+        };
+        match outcome {
+            Ok(()) => decided += 1,
+            Err(why) => failed.push((id, why)),
+        }
+    }
+    if failed.is_empty() && decided > 0 {
+        return Ok(redirect("/approvals"));
+    }
+    let main = html! {
+        h1 { (decided) " of " (bound.len()) " decided" }
+        ul { @for (id, why) in &failed { li { (line(id)) ": " (line(why)) } } }
+        p { a href="/approvals" rel="up" { "All approvals" } }
+    };
+    Ok((StatusCode::CONFLICT, page("Approvals", Some(viewer), main)).into_response())
+}
+
+/// Decides on an approval that this session has shown in full, in the state that was shown. The error says why it does not count.
+async fn decide(
+    console: &Console,
+    viewer: &Viewer,
+    id: &str,
+    digest: &str,
+    ballot: &Ballot,
+) -> Result<Approval, String> {
+    let shown_at = viewer.session.shown_at(id).ok_or("look at the request first")?;
+    let now = request::get(viewer, id.to_owned()).await.map_err(|_| "the request cannot be found".to_owned())?;
+    if now.digest != digest {
+        return Err("the request has changed since it was shown".to_owned());
+    }
+    let wanted = DecideApprovalRequest {
+        approval_id: id.to_owned(),
+        decision: ballot.decision.into(),
+        comment: ballot.comment.clone(),
+        remember: ballot.remember.into(),
+        prefix: ballot.prefix.clone(),
+    };
+    let decided = viewer.services.approvals().decide_approval(quick(wanted)).await;
+    let decided = decided.map_err(|status| status.message().to_owned())?.into_inner().approval.unwrap_or_default();
+    if ballot.decision == Decision::Approve && matches!(decided.state(), State::Approved | State::Pending) {
+        console.0.doors.readings.approved(shown_at, UnixMillis::now());
+    }
+    Ok(decided)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ballot(form: &str) -> Option<Ballot> {
+        Ballot::parse(&Fields::parse(form.as_bytes())).ok()
+    }
+
+    #[test]
+    fn a_form_is_a_ballot_or_refused() {
+        let approve = |remember, prefix: &[&str], comment: &str| Ballot {
+            decision: Decision::Approve,
+            remember,
+            prefix: prefix.iter().map(ToString::to_string).collect(),
+            comment: comment.into(),
+        };
+        assert_eq!(ballot("decision=approve"), Some(approve(Remember::Once, &[], "")));
+        assert_eq!(
+            ballot("decision=approve&remember=digest&prefix=x&comment=+a%0D%0Ab+"),
+            Some(approve(Remember::Digest, &[], "a\nb"))
+        );
+        assert_eq!(
+            ballot("decision=approve&remember=prefix&prefix=cargo++test"),
+            Some(approve(Remember::Prefix, &["cargo", "test"], ""))
+        );
+        let deny = ballot("decision=deny&remember=prefix&prefix=x").unwrap();
+        assert_eq!((deny.decision, deny.remember, deny.prefix.len()), (Decision::Deny, Remember::Once, 0));
+        for bad in ["", "decision=APPROVE", "decision=", "decision=approve&remember=all"] {
+            assert_eq!(ballot(bad), None, "{bad}");
+        }
+        let long = "\u{e4}".repeat(COMMENT);
+        assert!(ballot(&format!("decision=deny&comment={long}")).is_some());
+        assert!(ballot(&format!("decision=deny&comment={long}a")).is_none());
+    }
+
+    #[test]
+    fn each_approval_has_the_digest_that_was_shown() {
+        let fields = Fields::parse(b"approval=a:1&approval=b:2&approval=c&approval=:3");
+        let of = |id: &str, digest: &str| (id.to_owned(), digest.to_owned());
+        assert_eq!(bound(&fields), [of("a", "1"), of("b", "2"), of("", "3")]);
+    }
+}
