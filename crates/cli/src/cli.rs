@@ -11,7 +11,7 @@ use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
     alert, approval, audit, base, bundle, call, checkpoint, completions, cp, egress, image, limits, manual,
-    mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
+    mcp, passkey, permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -132,6 +132,9 @@ enum Command {
     /// Make, list, show and revoke API tokens.
     #[command(subcommand)]
     Token(token::Command),
+    /// List and remove the passkeys of reviewers.
+    #[command(subcommand)]
+    Passkey(passkey::Command),
     /// Make and renew certificates for the daemon and its clients.
     #[command(subcommand)]
     Tls(tls::Command),
@@ -207,6 +210,7 @@ impl Cli {
             Command::Egress(command) => command.run(&context).await,
             Command::Permission(command) => command.run(&context).await,
             Command::Token(command) => command.run(&context).await,
+            Command::Passkey(command) => command.run(&context).await,
             Command::Tls(command) => command.run(&context).await,
             Command::Limits(limits) => limits.run(&context).await,
             Command::Usage(usage) => usage.run(&context).await,
