@@ -7,6 +7,7 @@ use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
 use wire::v1::base_service_client::BaseServiceClient;
 use wire::v1::checkpoint_service_client::CheckpointServiceClient;
+use wire::v1::console_service_client::ConsoleServiceClient;
 use wire::v1::egress_service_client::EgressServiceClient;
 use wire::v1::file_service_client::FileServiceClient;
 use wire::v1::forward_service_client::ForwardServiceClient;
@@ -83,4 +84,5 @@ services! {
     usage: UsageServiceClient,
     passkeys: PasskeyServiceClient,
     push: PushServiceClient,
+    console: ConsoleServiceClient,
 }

@@ -6,6 +6,7 @@ mod args;
 mod cgroup_view;
 mod check;
 mod config;
+mod console;
 mod images;
 mod mcp;
 mod memory;

@@ -93,6 +93,9 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.CheckpointService/GetRunCheckpoint", MAKERS, WIDE),
     row("/cofferdam.v1.CheckpointService/ListCheckpoints", MAKERS, WIDE),
     row("/cofferdam.v1.CheckpointService/RestoreRun", MAKERS, RUNS),
+    // The link opens no more than the credential of its maker, and ends with it.
+    row("/cofferdam.v1.ConsoleService/CreateConsoleLink", EVERYBODY, RUNS),
+    steers("/cofferdam.v1.ConsoleService/GetViewer", EVERYBODY, RUNS),
     steers("/cofferdam.v1.EgressService/GetEgress", EVERYBODY, TOOLS),
     steers("/cofferdam.v1.EgressService/NarrowEgress", MAKERS, RUNS),
     row("/cofferdam.v1.EgressService/WatchConnections", EVERYBODY, RUNS),

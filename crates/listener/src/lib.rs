@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod authority;
+mod browser;
 mod coalesce;
 mod connection;
 mod ending;
@@ -28,6 +29,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
+pub use browser::Browsers;
 pub use connection::Connection;
 pub use expiry::{CertificateEnd, Remaining};
 pub use guard::GuardLayer;

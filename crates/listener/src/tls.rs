@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::expiry::CertificateEnd;
 use super::revoked::{self, Fingerprint, Shown};
+use super::subject::Subject;
 
 /// Maximum size of a file of certificates, bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -123,15 +124,33 @@ impl Certificates {
     /// Accepts TLS from a client that speaks HTTP/1.1. Returns true with the stream if the client has shown a certificate that is valid and
     /// not revoked. Fails for a revoked one.
     pub async fn accept_http(&self, stream: TcpStream) -> io::Result<(TlsStream<TcpStream>, bool)> {
+        let (stream, shown) = self.accept_shown(stream).await?;
+        Ok((stream, shown.is_some()))
+    }
+
+    /// Accepts TLS from a browser. Returns the subject of its certificate, if it has shown one that names a holder. Fails for a revoked one.
+    pub async fn accept_browser(
+        &self,
+        stream: TcpStream,
+    ) -> io::Result<(TlsStream<TcpStream>, Option<Subject>)> {
+        let (stream, shown) = self.accept_shown(stream).await?;
+        Ok((stream, shown.and_then(|shown| Subject::of(&shown))))
+    }
+
+    /// Accepts TLS from a client that speaks HTTP/1.1, and returns the certificate that it has shown.
+    async fn accept_shown(
+        &self,
+        stream: TcpStream,
+    ) -> io::Result<(TlsStream<TcpStream>, Option<CertificateDer<'static>>)> {
         let mut config = ServerConfig::clone(&self.config());
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let stream = TlsAcceptor::from(Arc::new(config)).accept(stream).await?;
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let shown = shown.map(|shown| Shown::of(shown));
-        if shown.as_ref().is_some_and(|shown| self.is_revoked(shown)) {
+        let shown = shown.map(|shown| shown.clone().into_owned());
+        if shown.as_ref().is_some_and(|shown| self.is_revoked(&Shown::of(shown))) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        Ok((stream, shown.is_some()))
+        Ok((stream, shown))
     }
 
     /// Reads the files again, and returns true if they have changed. A problem leaves the old certificates in force.

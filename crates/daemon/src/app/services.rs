@@ -16,6 +16,7 @@ use oidc::Issuers;
 use passkeys::Passkeys;
 use port_forwarding::PortForwarding;
 use terminals::{Sessions, Terminals};
+use web_console::Doors;
 
 use super::broken_store;
 use super::parts::Parts;
@@ -30,7 +31,7 @@ pub(super) fn services(
     config: &Config,
     (tokens, issuers, certificates): (Arc<Tokens>, Arc<Issuers>, Option<Arc<Certificates>>),
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
-    push: Option<Arc<Push>>,
+    (push, doors): (Option<Arc<Push>>, Option<Arc<Doors>>),
 ) -> anyhow::Result<Services> {
     let Parts { control, workers, records, bases, checkpoints, life, store } = parts;
     let Control { gateway, limits, approvals, .. } = control;
@@ -123,6 +124,7 @@ pub(super) fn services(
         terminal: rpc::terminal::Service(Arc::new(terminals)),
         trash: rpc::trash::Service { runs: runs() },
         usage: rpc::usage::Service { runs: runs() },
+        console: rpc::console::Service { doors },
         token: rpc::token::Service { tokens, gateway: gateway(), tasks: tasks() },
         host: rpc::host::Service {
             runs: runs(),

@@ -34,7 +34,7 @@ use crate::policy::Loader;
 use crate::recovery::RecoveryCursor;
 use crate::rpc;
 use crate::startup::StateDirectory;
-use crate::{mcp, memory, metrics, notices};
+use crate::{console, mcp, memory, metrics, notices};
 
 /// Longest time that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -91,14 +91,17 @@ impl Recovered {
         let push = push.map_err(|error| anyhow::anyhow!("push: {}", chain(&error)))?;
         let told = (parts.control.gateway.clone(), parts.control.approvals.clone(), tokens.clone());
         notices::start(&config.notices, told, push.clone(), life)?;
+        let bound = console::bind(config.console.as_ref()).await?;
         let services = services(
             (&calls, &parts),
             &config,
             (tokens, issuers, certificates.clone()),
             (index, alerts, grants.clone(), loader.clone()),
-            push,
+            (push, bound.as_ref().map(|bound| bound.doors.clone())),
         )?;
-        let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
+        let served = rpc::served(services)?;
+        console::start(bound, (&served.routes, &guard), certificates.clone(), (&parts.life.tasks, &parts.life.stop));
+        let server = tokio::spawn(rpc::serve(served, socket, tcp, guard));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
         parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());
         let anomalies = detection.spawn(&parts.life.stop);

@@ -7,6 +7,7 @@ mod access;
 mod alerts;
 mod audit;
 mod changed;
+mod console;
 mod egress;
 mod endpoint;
 mod mcp;
@@ -49,6 +50,7 @@ use crate::images::ImageBounds;
 pub(crate) use self::secrets::check as check_secrets;
 pub(crate) use alerts::Webhook;
 pub(crate) use changed::tell_what_waits;
+pub(crate) use console::Listen as ConsoleListen;
 pub(crate) use mcp::Http;
 pub(crate) use metrics::Listen as MetricsListen;
 pub(crate) use model_prices::unpriced;
@@ -136,6 +138,8 @@ pub(crate) struct Config {
     pub(crate) mcp: Option<Http>,
     /// The listener for metrics; `None` if there is none.
     pub(crate) metrics: Option<MetricsListen>,
+    /// The listener of the web console; `None` if there is none.
+    pub(crate) console: Option<ConsoleListen>,
     /// Settings of the audit log.
     pub(crate) audit: audit::Audit,
     /// Filter of the daemon's log.
@@ -283,6 +287,9 @@ impl Config {
             shown["metrics"] = listen.shown();
         }
         self.notices.show(shown);
+        if let Some(listen) = &self.console {
+            shown["console"] = listen.shown();
+        }
         if !self.oidc.is_empty() {
             shown["oidc"] = self.oidc.iter().map(oidc::shown).collect();
         }

@@ -23,7 +23,7 @@ use store::OutcomeBounds;
 use terminals::Limits;
 
 use super::values::{number_or, path, path_or};
-use super::{Config, access, alerts, audit, egress, mcp, metrics, model_prices, notices, oidc, pool, secrets, tcp};
+use super::{Config, access, alerts, audit, console, egress, mcp, metrics, model_prices, notices, oidc, pool, secrets, tcp};
 use crate::images::ImageBounds;
 
 /// Longest path of a Unix socket, bytes: it has to fit into `sockaddr_un`, unix(7).
@@ -32,7 +32,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 33] = [
+const KEYS: [&str; 34] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -64,6 +64,7 @@ const KEYS: [&str; 33] = [
     "sessions",
     "mcp",
     "metrics",
+    "console",
     "audit",
     "log",
 ];
@@ -89,6 +90,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         socket_mode: unix.get("mode").and_then(socket_mode).unwrap_or(0o660),
         socket_group: unix.get("group").and_then(socket_group),
         metrics: metrics::read(&top, tcp.as_ref()),
+        console: console::read(&top, tcp.as_ref()),
         tcp,
         workspace_roots: roots(&top, &state_dir, policy_dir.as_deref()),
         state_dir,
@@ -520,7 +522,7 @@ on_stop: leave
   cofferd.yaml:12: audit.segment_size: must be a size from 64KiB to 1024TiB, such as 512MiB or 4GiB (did you mean `1GiB`?)
   cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
   cofferd.yaml:13: sessions: expected a mapping, found text
-  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, notices, push, passkeys, access, oidc, limits, runs, spool, outcomes, disk, bases, mirrors, checkpoints, sessions, mcp, metrics, audit, log)"
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, notices, push, passkeys, access, oidc, limits, runs, spool, outcomes, disk, bases, mirrors, checkpoints, sessions, mcp, metrics, console, audit, log)"
         );
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod audit;
 pub(crate) mod base;
 pub(crate) mod checkpoint;
 pub(crate) mod companion_log;
+pub(crate) mod console;
 mod deadline;
 pub(crate) mod egress;
 mod explain;
@@ -36,14 +37,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use audit_service::AuditLog;
 use identity::Principal;
 use listener::{GuardLayer, Socket, Tcp};
 use operations::Reason;
 use refusal::Refusal;
+use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService as _;
-use tonic::service::RoutesBuilder;
+use tonic::service::{Routes, RoutesBuilder};
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
@@ -53,6 +56,7 @@ use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
 use wire::v1::base_service_server::BaseServiceServer;
 use wire::v1::checkpoint_service_server::CheckpointServiceServer;
+use wire::v1::console_service_server::ConsoleServiceServer;
 use wire::v1::egress_service_server::EgressServiceServer;
 use wire::v1::file_service_server::FileServiceServer;
 use wire::v1::forward_service_server::ForwardServiceServer;
@@ -115,6 +119,20 @@ pub(crate) fn tools(
     guard.layer(routes.routes())
 }
 
+/// Returns all services for clients within this process, protected by the same guard.
+///
+/// A request without a [`listener::Peer`] and without a token gets no access.
+pub(crate) fn guarded(
+    routes: Routes,
+    guard: &GuardLayer,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ Sync
++ 'static {
+    guard.layer(routes)
+}
+
 /// The services of the API.
 pub(crate) struct Services {
     pub(crate) run: run::Service,
@@ -140,21 +158,26 @@ pub(crate) struct Services {
     pub(crate) usage: usage::Service,
     pub(crate) passkey: passkey::Service,
     pub(crate) push: push::Service,
+    pub(crate) console: console::Service,
+}
+
+/// All services, ready to be served.
+pub(crate) struct Served {
+    pub(crate) routes: Routes,
+    reporter: HealthReporter,
+    log: Arc<AuditLog>,
+    stop: CancellationToken,
 }
 
 /// Serves the API until the daemon stops.
-pub(crate) async fn serve(services: Services, socket: Socket, tcp: Option<Tcp>, guard: GuardLayer) {
-    if let Err(error) = try_serve(services, socket, tcp, guard).await {
+pub(crate) async fn serve(served: Served, socket: Socket, tcp: Option<Tcp>, guard: GuardLayer) {
+    if let Err(error) = try_serve(served, socket, tcp, guard).await {
         tracing::error!(error = %error, "the API ended");
     }
 }
 
-async fn try_serve(
-    services: Services,
-    socket: Socket,
-    tcp: Option<Tcp>,
-    guard: GuardLayer,
-) -> anyhow::Result<()> {
+/// Makes the routes of all services.
+pub(crate) fn served(services: Services) -> anyhow::Result<Served> {
     let (log, stop) = (services.audit.audit.clone(), services.audit.stop.clone());
     let (reporter, health) = tonic_health::server::health_reporter();
     let mut routes = RoutesBuilder::default();
@@ -197,7 +220,17 @@ async fn try_serve(
     routes.add_service(capped!(UsageServiceServer, services.usage));
     routes.add_service(capped!(PasskeyServiceServer, services.passkey));
     routes.add_service(capped!(PushServiceServer, services.push));
+    routes.add_service(capped!(ConsoleServiceServer, services.console));
+    Ok(Served { routes: routes.routes(), reporter, log, stop })
+}
 
+async fn try_serve(
+    served: Served,
+    socket: Socket,
+    tcp: Option<Tcp>,
+    guard: GuardLayer,
+) -> anyhow::Result<()> {
+    let Served { routes, reporter, log, stop } = served;
     // No call is admitted while the audit log cannot be written. The health service reports that, too.
     let mut serving = log.check().is_ok();
     say_health(&reporter, serving).await;
@@ -221,7 +254,7 @@ async fn try_serve(
         .http2_max_local_error_reset_streams(Some(MAX_ERRORS))
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)))
-        .add_routes(routes.routes())
+        .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, stopped)
         .await?;
     Ok(())
@@ -253,6 +286,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         UsageServiceServer::<usage::Service>::NAME,
         PasskeyServiceServer::<passkey::Service>::NAME,
         PushServiceServer::<push::Service>::NAME,
+        ConsoleServiceServer::<console::Service>::NAME,
         // The daemon as a whole.
         "",
     ];

@@ -55,7 +55,7 @@ pub(super) fn diff(preview: &str) -> Markup {
             rest = &rest[same..];
         }
     }
-    html! { pre.text.diff tabindex="0" aria-label="Preview" { @for line in &shown { (line) } } }
+    html! { pre.text.diff tabindex="0" role="region" aria-label="Preview" { @for line in &shown { (line) } } }
 }
 
 /// Returns how many lines of this kind the rest begins with.

@@ -26,7 +26,7 @@ pub(super) async fn page(uri: Uri, viewer: Viewer) -> Result<Response, Problem> 
         h1 { "Decided before" }
         @if decided.is_empty() { p { "The daemon remembers no decision. The audit log has all." } }
         @else {
-            div.scroll tabindex="0" {
+            div.scroll tabindex="0" role="region" aria-label="Table" {
                 table {
                     thead { tr { th scope="col" { "Request" } th scope="col" { "State" } th scope="col" { "By" } th scope="col" { "At" } th scope="col" { "Agent" } th scope="col" { "Comment" } } }
                     tbody {

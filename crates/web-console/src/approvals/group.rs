@@ -139,7 +139,7 @@ fn members(approvals: &[Approval], now: UnixMillis) -> Markup {
     html! {
         section {
             h2 { "Each of them" }
-            div.scroll tabindex="0" {
+            div.scroll tabindex="0" role="region" aria-label="Table" {
                 table {
                     thead { tr { th scope="col" { "Request" } th scope="col" { "Agent" } th scope="col" { "Run" } th scope="col" { "Asked by" } th scope="col" { "Expires in" } } }
                     tbody {

@@ -65,13 +65,12 @@ pub(crate) struct Shows {
 }
 
 impl Interceptor for Shows {
-    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
-        let (mut metadata, mut extensions, ()) = request.into_parts();
-        for (key, value) in self.authorization.iter().map(|value| ("authorization", value)) {
-            metadata.insert(key, value.clone());
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.extensions_mut().extend(self.extensions.clone());
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
         }
-        extensions.extend(self.extensions.clone());
-        Ok(Request::from_parts(metadata, extensions, ()))
+        Ok(request)
     }
 }
 

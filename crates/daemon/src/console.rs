@@ -1,0 +1,77 @@
+//! Serves the web console, in front of the daemon's own services.
+//!
+//! The console is a client like any other. Each of its requests shows the credential of its session to the guard of the API, so it
+//! can do only what that credential opens.
+
+use std::sync::Arc;
+
+use admission::ShareLimits;
+use anyhow::Context as _;
+use listener::{Browsers, Certificates, GuardLayer, Peer, Subject};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::codegen::http::Extensions;
+use tonic::service::Routes;
+use web_console::{Access, Certificate, Doors, Handshake, Identity, Origin, Stream};
+
+use crate::config::ConsoleListen;
+use crate::rpc;
+
+/// Most requests and streams of one principal, and of one address, at the same time.
+const LIMITS: ShareLimits = ShareLimits { per_principal: 64, per_address: 192 };
+
+/// A console that is bound and not yet served.
+pub(crate) struct Bound {
+    listener: TcpListener,
+    is_remote: bool,
+    pub(crate) doors: Arc<Doors>,
+}
+
+/// Binds the console's address, if the configuration has one.
+pub(crate) async fn bind(listen: Option<&ConsoleListen>) -> anyhow::Result<Option<Bound>> {
+    let Some(listen) = listen else { return Ok(None) };
+    let address = listen.address;
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.with_context(|| format!("cannot listen on {address} for the console"))?;
+    let bound = listener.local_addr()?;
+    let origin = listen.origin.clone().unwrap_or_else(|| Origin::of_loopback(bound));
+    tracing::info!(%origin, address = %bound, "the console is served");
+    Ok(Some(Bound { listener, is_remote: listen.is_remote(), doors: Arc::new(Doors::new(origin)) }))
+}
+
+/// Starts the console. It serves until the daemon stops.
+pub(crate) fn start(
+    bound: Option<Bound>,
+    (routes, guard): (&Routes, &GuardLayer),
+    certificates: Option<Arc<Certificates>>,
+    (tasks, stop): (&TaskTracker, &CancellationToken),
+) {
+    let Some(Bound { listener, is_remote, doors }) = bound else { return };
+    let browsers = Browsers::new(certificates.clone(), LIMITS);
+    let api = web_console::api(rpc::guarded(routes.clone(), guard));
+    let mut access = Access::new(api, move |identity, from| {
+        let mut shown = Extensions::new();
+        shown.insert(match identity {
+            Identity::User { uid, gid } => Peer::Local { uid: *uid, gid: *gid },
+            Identity::Token(_) => browsers.peer(from, None),
+            Identity::Certificate(certificate) => browsers.peer(from, certificate.shown.get::<Subject>().cloned()),
+        });
+        shown
+    });
+    if let Some(certificates) = certificates.filter(|_| is_remote) {
+        access = access.tls(move |stream| -> Handshake {
+            let certificates = certificates.clone();
+            Box::pin(async move {
+                let (stream, subject) = certificates.accept_browser(stream).await?;
+                let certificate = subject.map(|subject| {
+                    let (name, mut shown) = (subject.name.clone(), Extensions::new());
+                    shown.insert(subject);
+                    Certificate { name, shown }
+                });
+                Ok((Box::new(stream) as Box<dyn Stream>, certificate))
+            })
+        });
+    }
+    tasks.spawn(web_console::serve(listener, access, doors, stop.clone()));
+}
