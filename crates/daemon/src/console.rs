@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use admission::ShareLimits;
 use anyhow::Context as _;
-use listener::{Browsers, Certificates, GuardLayer, Peer, Subject};
+use consent_proof::RelyingParty;
+use listener::{Browsers, Certificates, GuardLayer, Peer, Subject, Tokens};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,7 +17,7 @@ use tonic::service::Routes;
 use web_console::{Access, Certificate, Doors, Handshake, Identity, Origin, Stream};
 
 use crate::config::ConsoleListen;
-use crate::rpc;
+use crate::{notices, rpc};
 
 /// Most requests and streams of one principal, and of one address, at the same time.
 const LIMITS: ShareLimits = ShareLimits { per_principal: 64, per_address: 192 };
@@ -40,11 +41,17 @@ pub(crate) async fn bind(listen: Option<&ConsoleListen>) -> anyhow::Result<Optio
     Ok(Some(Bound { listener, is_remote: listen.is_remote(), doors: Arc::new(Doors::new(origin)) }))
 }
 
+/// Returns the relying party of passkeys: the console, if it is reached by a name.
+pub(crate) fn relying_party(doors: &Doors) -> Option<RelyingParty> {
+    let origin = doors.origin();
+    Some(RelyingParty { id: origin.passkey_domain()?, origin: origin.to_string() })
+}
+
 /// Starts the console. It serves until the daemon stops.
 pub(crate) fn start(
     bound: Option<Bound>,
     (routes, guard): (&Routes, &GuardLayer),
-    certificates: Option<Arc<Certificates>>,
+    (certificates, tokens): (Option<Arc<Certificates>>, Arc<Tokens>),
     (tasks, stop): (&TaskTracker, &CancellationToken),
 ) {
     let Some(Bound { listener, is_remote, doors }) = bound else { return };
@@ -58,6 +65,10 @@ pub(crate) fn start(
             Identity::Certificate(certificate) => browsers.peer(from, certificate.shown.get::<Subject>().cloned()),
         });
         shown
+    });
+    access = access.linked(move |principal, run| {
+        let tokens = tokens.clone();
+        Box::pin(async move { notices::identify(&tokens, &principal, &run).await })
     });
     if let Some(certificates) = certificates.filter(|_| is_remote) {
         access = access.tls(move |stream| -> Handshake {

@@ -1,27 +1,34 @@
 //! Tells people of approvals that wait: gives the crate `notices` what the gateway and the tokens know.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use calls::Approvals;
 use gateway::{Approval, ApprovalFilter, ApprovalState, Gateway};
-use identity::Role;
+use identity::{ApiToken, NOBODY, Role, Roles, RunId, TokenId};
 use listener::Tokens;
-use notices::{Board, Notice, Push};
+use notices::{Board, Links, Notice, Push};
+use timestamp::UnixMillis;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use web_console::{Doors, Identity, Token};
 use webhook::Sender;
 
 use crate::config::Notices;
+
+/// Life of the credential of a session that a link in a notice opens.
+const SESSION: Duration = Duration::from_mins(15);
 
 /// Starts the tasks that tell of approvals, if the configuration has somebody to tell.
 pub(crate) fn start(
     settings: &Notices,
     (gateway, approvals, tokens): (Arc<Gateway>, Arc<Approvals>, Arc<Tokens>),
-    push: Option<Arc<Push>>,
+    (push, doors): (Option<Arc<Push>>, Option<Arc<Doors>>),
     (tasks, stop): (&TaskTracker, &CancellationToken),
 ) -> anyhow::Result<()> {
-    let (hooks, links) = (settings.open()?, settings.links());
+    let hooks = settings.open()?;
+    let links = Links { console: doors.as_ref().map(|doors| doors.origin().to_string()) };
     if hooks.is_empty() && push.is_none() {
         return Ok(());
     }
@@ -32,7 +39,13 @@ pub(crate) fn start(
     }
     if let Some(push) = push {
         let may_review = Box::new(move |principal: &str| may_review(&tokens, principal));
-        let link = Box::new(move |_: &str, (approval, _): (&str, &str)| links.approval(approval));
+        let link = Box::new(move |principal: &str, (approval, run): (&str, &str)| {
+            let is_linked = principal.starts_with("uid:") || principal.starts_with("token:");
+            let made = doors.as_ref().filter(|_| is_linked).and_then(|doors| {
+                doors.make_notice_link(principal, (approval, run), UnixMillis::now())
+            });
+            made.unwrap_or_else(|| links.approval(approval))
+        });
         tasks.spawn(push.run(board.clone(), (link, may_review), sender, stop.clone()));
     }
     let stop = stop.clone();
@@ -76,6 +89,47 @@ fn notice(approval: &Approval) -> Notice {
 /// Returns false for the principal of tokens that have all ended or decide on nothing.
 fn may_review(tokens: &Tokens, principal: &str) -> bool {
     let Some(name) = principal.strip_prefix("token:") else { return true };
-    let reviews = |roles: identity::Roles| roles.has_any(&[Role::Approver, Role::Director]);
-    tokens.list(false).iter().any(|token| token.name == name && reviews(token.roles))
+    !reviewing(tokens, name).is_empty()
+}
+
+/// Returns the roles with which the tokens of this name decide on approvals of any run.
+fn reviewing(tokens: &Tokens, name: &str) -> Roles {
+    let known = tokens.list(false);
+    let mine = known.iter().filter(|token| token.name == name && token.runs.is_empty() && token.profiles.is_empty());
+    let roles = mine.flat_map(|token| [Role::Approver, Role::Director].map(|role| (token.roles, role)));
+    roles.filter(|(of, role)| of.has(*role)).fold(Roles::none(), |all, (_, role)| all.with(role))
+}
+
+/// Returns the credential of a session that a link in a notice opens: it decides on approvals of one run.
+///
+/// The holder of a token gets another one of the same name, for this run and a quarter of an hour, on record. A principal with neither a
+/// user nor a token signs in.
+pub(crate) async fn identify(tokens: &Tokens, principal: &str, run: &str) -> Option<Identity> {
+    if let Some(uid) = principal.strip_prefix("uid:") {
+        return Some(Identity::User { uid: uid.parse().ok()?, gid: NOBODY });
+    }
+    let name = principal.strip_prefix("token:")?;
+    let roles = reviewing(tokens, name);
+    if roles.is_empty() {
+        return None;
+    }
+    let (id, now) = (TokenId::new(), UnixMillis::now());
+    let (secret, hash) = ApiToken::issue(id);
+    let token = ApiToken {
+        id,
+        name: name.to_owned(),
+        roles,
+        profiles: Vec::new(),
+        runs: vec![RunId::parse(run).ok()?],
+        networks: Vec::new(),
+        created_by: principal.to_owned(),
+        uid: NOBODY,
+        gid: NOBODY,
+        created_at: now,
+        expires_at: now.after(SESSION),
+        ended: None,
+        hash,
+    };
+    tokens.create(token).await.ok()?;
+    Token::parse(&secret).map(Identity::Token)
 }

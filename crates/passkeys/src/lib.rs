@@ -34,7 +34,7 @@ use challenges::Challenges;
 pub struct Passkeys {
     store: Store,
     audit: Arc<AuditLog>,
-    /// `None` if the configuration has no origin for passkeys.
+    /// `None` without a console that is reached by a name.
     party: Option<RelyingParty>,
     /// By the id of the passkey.
     known: RwLock<BTreeMap<String, Passkey>>,
@@ -96,9 +96,10 @@ impl Passkeys {
         self.party.as_ref().ok_or_else(|| {
             Refusal::new(
                 Reason::PreconditionFailed,
-                "this daemon takes no passkeys: the operator sets passkeys.origin in the configuration",
+                "this daemon takes no passkeys: they need the web console (`console` in the configuration), reached by a name \
+                 and not by an address",
             )
-            .with("setting", "passkeys.origin")
+            .with("setting", "console")
         })
     }
 

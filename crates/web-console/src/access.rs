@@ -25,6 +25,7 @@ pub type Handshake =
     Pin<Box<dyn Future<Output = io::Result<(Box<dyn Stream>, Option<Certificate>)>> + Send>>;
 
 type Present = Box<dyn Fn(&Identity, IpAddr) -> Extensions + Send + Sync>;
+type Linked = Box<dyn Fn(String, String) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send>> + Send + Sync>;
 type Tls = Box<dyn Fn(TcpStream) -> Handshake + Send + Sync>;
 
 /// Access to the daemon.
@@ -32,6 +33,7 @@ pub struct Access {
     /// The services of the API, after the same guard that all other clients pass.
     pub(crate) api: Api,
     present: Present,
+    linked: Option<Linked>,
     tls: Option<Tls>,
 }
 
@@ -41,7 +43,23 @@ impl Access {
         api: Api,
         present: impl Fn(&Identity, IpAddr) -> Extensions + Send + Sync + 'static,
     ) -> Self {
-        Self { api, present: Box::new(present), tls: None }
+        Self { api, present: Box::new(present), linked: None, tls: None }
+    }
+
+    /// Opens links in notices. `linked` returns the credential with which a principal decides on approvals of a run.
+    #[must_use]
+    pub fn linked(
+        mut self,
+        linked: impl Fn(String, String) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send>> + Send + Sync + 'static,
+    ) -> Self {
+        self.linked = Some(Box::new(linked));
+        self
+    }
+
+    /// Returns the credential of a link in a notice.
+    pub(crate) async fn identify(&self, principal: &str, run: &str) -> Option<Identity> {
+        let linked = self.linked.as_ref()?;
+        linked(principal.to_owned(), run.to_owned()).await
     }
 
     /// Serves TLS.

@@ -44,6 +44,11 @@ impl Doors {
         Self { origin, sessions: Sessions::default(), readings: Readings::default(), links: Mutex::default() }
     }
 
+    /// Returns the origin at which browsers reach the console.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
     /// Makes a link for a principal that has shown `identity`. The oldest link of the principal ends if it has too many.
     ///
     /// Returns none if too many links of others wait.

@@ -21,6 +21,7 @@ use web_console::Doors;
 use super::broken_store;
 use super::parts::Parts;
 use crate::config::Config;
+use crate::console;
 use crate::images::Images;
 use crate::policy::Loader;
 use crate::rpc::{self, Services};
@@ -58,7 +59,7 @@ pub(super) fn services(
     );
     let images = Images::new(runs().launcher.clone(), audit(), gateway(), config.images);
     let run = run_service(parts, &alerts);
-    let passkeys = Passkeys::open(store.clone(), audit(), config.notices.party.clone());
+    let passkeys = Passkeys::open(store.clone(), audit(), doors.as_deref().and_then(console::relying_party));
     let passkeys = Arc::new(passkeys.map_err(broken_store)?);
     let approval = rpc::approval::Service {
         approvals: approvals.clone(),

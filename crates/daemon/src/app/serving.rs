@@ -89,18 +89,20 @@ impl Recovered {
         let loader = Arc::new(loader);
         let push = config.notices.push.clone().map(|push| Push::open(parts.store.clone(), push)).transpose();
         let push = push.map_err(|error| anyhow::anyhow!("push: {}", chain(&error)))?;
-        let told = (parts.control.gateway.clone(), parts.control.approvals.clone(), tokens.clone());
-        notices::start(&config.notices, told, push.clone(), life)?;
         let bound = console::bind(config.console.as_ref()).await?;
+        let doors = bound.as_ref().map(|bound| bound.doors.clone());
+        let told = (parts.control.gateway.clone(), parts.control.approvals.clone(), tokens.clone());
+        notices::start(&config.notices, told, (push.clone(), doors.clone()), life)?;
+        let linked = tokens.clone();
         let services = services(
             (&calls, &parts),
             &config,
             (tokens, issuers, certificates.clone()),
             (index, alerts, grants.clone(), loader.clone()),
-            (push, bound.as_ref().map(|bound| bound.doors.clone())),
+            (push, doors),
         )?;
         let served = rpc::served(services)?;
-        console::start(bound, (&served.routes, &guard), certificates.clone(), (&parts.life.tasks, &parts.life.stop));
+        console::start(bound, (&served.routes, &guard), (certificates.clone(), linked), life);
         let server = tokio::spawn(rpc::serve(served, socket, tcp, guard));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
         parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());

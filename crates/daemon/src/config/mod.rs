@@ -94,7 +94,7 @@ pub(crate) struct Config {
     pub(crate) allow_self_approval: bool,
     /// Webhooks that receive alerts.
     pub(crate) webhooks: Vec<Webhook>,
-    /// Notices of approvals, web push, and passkeys.
+    /// Notices of approvals, and web push.
     pub(crate) notices: Notices,
     /// API roles of uids other than root and the daemon's uid.
     pub(crate) access: Vec<(u32, Roles)>,

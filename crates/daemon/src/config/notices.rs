@@ -1,11 +1,10 @@
-//! Reads `notices`, `push` and `passkeys`: how people are told of approvals, and the page on which they sign.
+//! Reads `notices` and `push`: how people are told of approvals that wait.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use consent_proof::RelyingParty;
 use document::{At, Fields, time_or};
-use notices::{Form, Hook, Hosts, Links, PushSettings};
+use notices::{Form, Hook, Hosts, PushSettings};
 use serde_json::{Value, json};
 use webhook::Target;
 
@@ -19,19 +18,13 @@ const FORMS: [(&str, Form); 3] =
 const MAX_WEBHOOKS: usize = 16;
 /// Maximum length of a contact, bytes.
 const MAX_CONTACT: usize = 256;
-/// Longest host name, bytes (RFC 1035).
-const MAX_HOST: usize = 253;
 
-/// Settings of notices, push and passkeys.
+/// Settings of notices and push.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Notices {
-    /// Origin of the console, for links.
-    console: Option<String>,
     webhooks: Vec<Webhook>,
     /// Web push; `None` if there is none.
     pub(crate) push: Option<PushSettings>,
-    /// Origin and id of passkeys; `None` if there are none.
-    pub(crate) party: Option<RelyingParty>,
 }
 
 /// A webhook that is told of approvals.
@@ -61,23 +54,13 @@ impl Notices {
         hooks.map_err(|error| anyhow::anyhow!("notices.webhooks: {error}"))
     }
 
-    pub(crate) fn links(&self) -> Links {
-        Links { console: self.console.clone() }
-    }
-
     /// Adds the sections in the form of the configuration file.
     pub(super) fn show(&self, shown: &mut Value) {
-        if self.console.is_some() || !self.webhooks.is_empty() {
+        if !self.webhooks.is_empty() {
             shown["notices"] = json!({ "webhooks": self.webhooks.iter().map(Webhook::shown).collect::<Vec<_>>() });
-            if let Some(console) = &self.console {
-                shown["notices"]["console"] = json!(console);
-            }
         }
         if let Some(push) = &self.push {
             shown["push"] = json!({ "hosts": push.hosts.shown(), "contact": push.contact });
-        }
-        if let Some(party) = &self.party {
-            shown["passkeys"] = json!({ "origin": party.origin, "rp_id": party.id });
         }
     }
 }
@@ -126,13 +109,8 @@ fn chat(file: &std::path::Path) -> Result<Target, String> {
 
 /// Reads the sections.
 pub(super) fn read(top: &Fields<'_>) -> Notices {
-    let section = top.section("notices", &["console", "webhooks"]);
-    Notices {
-        console: section.get("console").and_then(origin),
-        webhooks: webhooks(&section),
-        push: push(top),
-        party: party(top),
-    }
+    let section = top.section("notices", &["webhooks"]);
+    Notices { webhooks: webhooks(&section), push: push(top) }
 }
 
 fn webhooks(section: &Fields<'_>) -> Vec<Webhook> {
@@ -187,7 +165,11 @@ fn to(fields: &Fields<'_>, form: Form) -> Option<To> {
 }
 
 fn push(top: &Fields<'_>) -> Option<PushSettings> {
-    let fields = top.get("push")?.fields(&["hosts", "contact"]);
+    let at = top.get("push")?;
+    let fields = at.fields(&["hosts", "contact"]);
+    if top.get("console").is_none() {
+        at.problem("needs the console, in which browsers subscribe: add `console: {}`");
+    }
     let items = fields.required("hosts")?.items();
     let written: Vec<&str> = items.iter().filter_map(At::text).collect();
     if written.len() < items.len() {
@@ -209,44 +191,6 @@ fn push(top: &Fields<'_>) -> Option<PushSettings> {
         Some(contact.to_owned())
     });
     Some(PushSettings { hosts: hosts.ok()?, contact: contact? })
-}
-
-fn party(top: &Fields<'_>) -> Option<RelyingParty> {
-    let fields = top.get("passkeys")?.fields(&["origin", "rp_id"]);
-    let origin = fields.required("origin").and_then(origin)?;
-    let host = Target::parse(&origin, false).ok().map(|target| target.place().0.to_ascii_lowercase())?;
-    if host.parse::<std::net::IpAddr>().is_ok() {
-        fields.at("origin").problem("must have a name: browsers give no passkeys to addresses");
-        return None;
-    }
-    let id = match fields.get("rp_id") {
-        None => host.clone(),
-        Some(at) => {
-            let id = at.text()?.to_owned();
-            let is_above = host.strip_suffix(&id).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-            if id.is_empty() || id.len() > MAX_HOST || !is_above {
-                at.problem(format!("must be the host of the origin, {host}, or a domain above it"));
-                return None;
-            }
-            id
-        }
-    };
-    Some(RelyingParty { id, origin })
-}
-
-/// Reads an origin: https, or http of this host.
-fn origin(at: &At<'_>) -> Option<String> {
-    let text = at.text()?;
-    let is_local = |target: &Target| {
-        let (host, _) = target.place();
-        target.is_tls() || host == "localhost" || host.ends_with(".localhost") || host.starts_with("127.") || host == "::1"
-    };
-    let parsed = Target::parse(text, true).ok().filter(|target| is_local(target));
-    let origin = parsed.map(|target| target.origin()).filter(|origin| origin == text);
-    if origin.is_none() {
-        at.problem("must be an origin, such as https://console.example.org, in lower case and without a path");
-    }
-    origin
 }
 
 #[cfg(test)]

@@ -10,25 +10,24 @@ fn file(directory: &std::path::Path, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn notices_push_and_passkeys_are_off_by_default_and_printed_without_secrets() {
+fn notices_and_push_are_off_by_default_and_printed_without_secrets() {
     let config = parse("{}").unwrap();
-    assert!(config.notices.push.is_none() && config.notices.party.is_none());
+    assert!(config.notices.push.is_none());
     assert!(config.notices.open().unwrap().is_empty());
     let directory = tempfile::tempdir().unwrap();
     let secret = file(directory.path(), "secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
     let url = file(directory.path(), "url", "https://chat.example.org/services/T0K3N");
     let text = format!(
-        "notices: {{ console: 'https://console.example.org', webhooks: [
+        "notices: {{ webhooks: [
             {{ name: pager, url: 'https://example.org/S3CR3T', secret_file: {secret} }},
             {{ name: team, form: slack, url_file: {url}, details: true, batch: 10s, max_per_minute: 2 }}] }}
          push: {{ hosts: [push.example.org, 'updates.example.org:8443'], contact: 'mailto:security@example.org' }}
-         passkeys: {{ origin: 'https://console.example.org' }}"
+         console: {{}}"
     );
     let config = parse(&text).unwrap();
     let hooks = config.notices.open().unwrap();
     assert!(hooks[0].endpoint.secret.is_some() && !hooks[0].details && hooks[0].per_minute == 6);
     assert!(hooks[1].endpoint.secret.is_none() && hooks[1].details && hooks[1].per_minute == 2);
-    assert_eq!(config.notices.party.as_ref().unwrap().id, "console.example.org");
     let printed = config.to_string();
     for hidden in ["S3CR3T", "T0K3N", "MfKQ"] {
         assert!(!printed.contains(hidden) && !format!("{config:?}").contains(hidden), "{printed}");
@@ -38,11 +37,10 @@ fn notices_push_and_passkeys_are_off_by_default_and_printed_without_secrets() {
 
 #[test]
 fn all_problems_of_notices_are_reported() {
-    let text = "notices: { console: 'http://example.org', webhooks: [
+    let text = "notices: { webhooks: [
         { name: a, form: slack, url: 'https://example.org/', secret_file: /x, details: 2 },
         { name: b, url_file: /x, batch: 0s, max_per_minute: 0, form: fax }] }";
     let expected = [
-        "notices.console",
         "notices.webhooks[0].url",
         "notices.webhooks[0].secret_file",
         "notices.webhooks[0]",
@@ -56,30 +54,11 @@ fn all_problems_of_notices_are_reported() {
         assert!(found.iter().any(|found| found.starts_with(key)), "{key}: {found:?}");
     }
     for (text, key) in [
-        ("push: { hosts: ['*.example.org'], contact: 'mailto:a@example.org' }", "push.hosts[0]"),
-        ("push: { hosts: [], contact: 'mailto:a@example.org' }", "push.hosts"),
-        ("push: { hosts: [push.example.org], contact: somebody }", "push.contact"),
+        ("console: {}\npush: { hosts: ['*.example.org'], contact: 'mailto:a@example.org' }", "push.hosts[0]"),
+        ("console: {}\npush: { hosts: [], contact: 'mailto:a@example.org' }", "push.hosts"),
+        ("console: {}\npush: { hosts: [push.example.org], contact: somebody }", "push.contact"),
+        ("push: { hosts: [push.example.org], contact: 'mailto:a@example.org' }", "push"),
     ] {
         assert_eq!(keys(text), [key], "{text}");
-    }
-}
-
-#[test]
-fn passkeys_belong_to_a_name_that_covers_the_origin() {
-    let party = |text: &str| parse(&format!("passkeys: {text}")).map(|config| config.notices.party.unwrap().id);
-    assert_eq!(party("{ origin: 'https://console.example.org:8443' }").unwrap(), "console.example.org");
-    assert_eq!(party("{ origin: 'https://console.example.org', rp_id: example.org }").unwrap(), "example.org");
-    assert_eq!(party("{ origin: 'http://console.localhost:7465' }").unwrap(), "console.localhost");
-    for bad in [
-        "{ origin: 'https://127.0.0.1' }",
-        "{ origin: 'http://console.example.org' }",
-        "{ origin: 'https://console.example.org/path' }",
-        "{ origin: 'https://Console.example.org' }",
-        "{ origin: 'https://console.example.org', rp_id: ample.org }",
-        "{ origin: 'https://console.example.org', rp_id: other.example.org }",
-        "{ origin: 'https://console.example.org', rp_id: '' }",
-        "{ rp_id: example.org }",
-    ] {
-        assert!(party(bad).is_err(), "{bad}");
     }
 }

@@ -32,7 +32,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 34] = [
+const KEYS: [&str; 33] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -50,7 +50,6 @@ const KEYS: [&str; 34] = [
     "alerts",
     "notices",
     "push",
-    "passkeys",
     "access",
     "oidc",
     "limits",
@@ -522,7 +521,7 @@ on_stop: leave
   cofferd.yaml:12: audit.segment_size: must be a size from 64KiB to 1024TiB, such as 512MiB or 4GiB (did you mean `1GiB`?)
   cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
   cofferd.yaml:13: sessions: expected a mapping, found text
-  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, notices, push, passkeys, access, oidc, limits, runs, spool, outcomes, disk, bases, mirrors, checkpoints, sessions, mcp, metrics, console, audit, log)"
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, notices, push, access, oidc, limits, runs, spool, outcomes, disk, bases, mirrors, checkpoints, sessions, mcp, metrics, console, audit, log)"
         );
     }
 
