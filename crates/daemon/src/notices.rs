@@ -92,12 +92,14 @@ fn may_review(tokens: &Tokens, principal: &str) -> bool {
     !reviewing(tokens, name).is_empty()
 }
 
-/// Returns the roles with which the tokens of this name decide on approvals of any run.
-fn reviewing(tokens: &Tokens, name: &str) -> Roles {
-    let known = tokens.list(false);
-    let mine = known.iter().filter(|token| token.name == name && token.runs.is_empty() && token.profiles.is_empty());
-    let roles = mine.flat_map(|token| [Role::Approver, Role::Director].map(|role| (token.roles, role)));
-    roles.filter(|(of, role)| of.has(*role)).fold(Roles::none(), |all, (_, role)| all.with(role))
+/// Returns the tokens of this name that decide on approvals of any run.
+fn reviewing(tokens: &Tokens, name: &str) -> Vec<ApiToken> {
+    let mut known = tokens.list(false);
+    known.retain(|token| {
+        let is_wide = token.runs.is_empty() && token.profiles.is_empty();
+        token.name == name && is_wide && token.roles.has_any(&[Role::Approver, Role::Director])
+    });
+    known
 }
 
 /// Returns the credential of a session that a link in a notice opens: it decides on approvals of one run.
@@ -109,10 +111,10 @@ pub(crate) async fn identify(tokens: &Tokens, principal: &str, run: &str) -> Opt
         return Some(Identity::User { uid: uid.parse().ok()?, gid: NOBODY });
     }
     let name = principal.strip_prefix("token:")?;
-    let roles = reviewing(tokens, name);
-    if roles.is_empty() {
-        return None;
-    }
+    // As much as the newest token, and not from more networks.
+    let newest = reviewing(tokens, name).into_iter().next()?;
+    let roles = [Role::Approver, Role::Director].into_iter().filter(|role| newest.roles.has(*role));
+    let roles = roles.fold(Roles::none(), Roles::with);
     let (id, now) = (TokenId::new(), UnixMillis::now());
     let (secret, hash) = ApiToken::issue(id);
     let token = ApiToken {
@@ -121,12 +123,12 @@ pub(crate) async fn identify(tokens: &Tokens, principal: &str, run: &str) -> Opt
         roles,
         profiles: Vec::new(),
         runs: vec![RunId::parse(run).ok()?],
-        networks: Vec::new(),
+        networks: newest.networks,
         created_by: principal.to_owned(),
         uid: NOBODY,
         gid: NOBODY,
         created_at: now,
-        expires_at: now.after(SESSION),
+        expires_at: now.after(SESSION).min(newest.expires_at),
         ended: None,
         hash,
     };

@@ -20,8 +20,10 @@ use wire::v1::checkpoint_service_client::CheckpointServiceClient;
 use wire::v1::console_service_client::ConsoleServiceClient;
 use wire::v1::egress_service_client::EgressServiceClient;
 use wire::v1::file_service_client::FileServiceClient;
+use wire::v1::passkey_service_client::PasskeyServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
 use wire::v1::process_service_client::ProcessServiceClient;
+use wire::v1::push_service_client::PushServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
 use wire::v1::tool_service_client::ToolServiceClient;
 use wire::v1::usage_service_client::UsageServiceClient;
@@ -104,7 +106,9 @@ services! {
     egress: EgressServiceClient,
     files: FileServiceClient,
     policy: PolicyServiceClient,
+    passkeys: PasskeyServiceClient,
     processes: ProcessServiceClient,
+    push: PushServiceClient,
     runs: RunServiceClient,
     tools: ToolServiceClient,
     usage: UsageServiceClient,

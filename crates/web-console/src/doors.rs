@@ -7,6 +7,7 @@ use timestamp::UnixMillis;
 
 use crate::access::Identity;
 use crate::approvals::Readings;
+use crate::notice::NoticeLinks;
 use crate::origin::Origin;
 use crate::session::{Sessions, key_of, secret};
 
@@ -23,6 +24,7 @@ pub struct Doors {
     pub(crate) sessions: Sessions,
     pub(crate) readings: Readings,
     links: Mutex<HashMap<[u8; 32], Waiting>>,
+    pub(crate) notices: NoticeLinks,
 }
 
 /// A link that waits for its use.
@@ -41,7 +43,7 @@ pub struct Link {
 
 impl Doors {
     pub fn new(origin: Origin) -> Self {
-        Self { origin, sessions: Sessions::default(), readings: Readings::default(), links: Mutex::default() }
+        Self { origin, sessions: Sessions::default(), readings: Readings::default(), links: Mutex::default(), notices: NoticeLinks::default() }
     }
 
     /// Returns the origin at which browsers reach the console.
@@ -67,6 +69,14 @@ impl Doors {
         }
         links.insert(key_of(&code), Waiting { identity, name: name.to_owned(), ends_at });
         Some(Link { url: format!("{}/sign-in/link?code={code}", self.origin), ends_at })
+    }
+
+    /// Makes a link that opens one approval for a principal, once. `approval` is its id and that of its run.
+    ///
+    /// Returns none if too many such links wait.
+    pub fn make_notice_link(&self, principal: &str, approval: (&str, &str), now: UnixMillis) -> Option<String> {
+        let code = self.notices.make(principal, approval, now)?;
+        Some(format!("{}/notice?code={code}", self.origin))
     }
 
     /// Returns the name of the principal that a link signs in. The link stays.

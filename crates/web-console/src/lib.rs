@@ -12,7 +12,10 @@ mod events;
 mod form;
 mod guard;
 mod layout;
+mod notice;
 mod origin;
+mod passkeys;
+mod push;
 mod serve;
 mod session;
 mod shown;
@@ -47,4 +50,7 @@ fn routes() -> Router<State> {
         .merge(sign_in::routes())
         .merge(events::routes())
         .merge(approvals::routes())
+        .merge(notice::routes())
+        .merge(passkeys::routes())
+        .merge(push::routes())
 }

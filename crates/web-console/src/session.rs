@@ -19,6 +19,10 @@ use crate::access::Identity;
 const IDLE: u64 = 30 * 60 * 1_000;
 /// Longest life of a session, milliseconds.
 const LONGEST: u64 = 12 * 60 * 60 * 1_000;
+/// Longest life of a session of one approval, milliseconds.
+const LONGEST_OF_ONE: u64 = 15 * 60 * 1_000;
+/// Places that a session of one approval has, before the approval's id.
+const OF_ONE: [&str; 2] = ["/approvals/", "/passkeys/consent/"];
 /// Most sessions of all principals.
 const MOST: usize = 256;
 /// Most sessions of one principal.
@@ -37,6 +41,8 @@ pub(crate) struct Session {
     pub(crate) identity: Identity,
     /// Name of the principal, as the API has said it.
     pub(crate) name: String,
+    /// The only approval that the session shows and decides on; `None` for all pages.
+    only: Option<String>,
     /// Secret in each form, so that no other site can send one.
     csrf: String,
     opened_at: UnixMillis,
@@ -57,8 +63,15 @@ impl Session {
         self.csrf.as_bytes().ct_eq(sent.as_bytes()).into()
     }
 
+    /// Returns true if the session has this page.
+    pub(crate) fn opens(&self, path: &str) -> bool {
+        let Some(only) = &self.only else { return true };
+        path == "/sign-out" || OF_ONE.iter().any(|place| path.strip_prefix(place) == Some(only))
+    }
+
     fn is_over(&self, now: UnixMillis) -> bool {
-        now.0.saturating_sub(self.opened_at.0) >= LONGEST
+        let longest = if self.only.is_some() { LONGEST_OF_ONE } else { LONGEST };
+        now.0.saturating_sub(self.opened_at.0) >= longest
             || now.0.saturating_sub(self.used_at.load(Ordering::Relaxed)) >= IDLE
             || self.ended.is_cancelled()
     }
@@ -103,11 +116,23 @@ pub(crate) struct Sessions(Mutex<HashMap<Key, Arc<Session>>>);
 impl Sessions {
     /// Opens a session, and returns its cookie. The one that was idle longest ends if there are too many.
     pub(crate) fn open(&self, identity: Identity, name: String, now: UnixMillis) -> (String, Arc<Session>) {
+        self.open_for(identity, name, None, now)
+    }
+
+    /// Opens a session of one approval.
+    pub(crate) fn open_for(
+        &self,
+        identity: Identity,
+        name: String,
+        only: Option<String>,
+        now: UnixMillis,
+    ) -> (String, Arc<Session>) {
         let cookie = secret();
         let session = Arc::new(Session {
             key: key_of(&cookie),
             identity,
             name,
+            only,
             csrf: secret(),
             opened_at: now,
             used_at: AtomicU64::new(now.0),
@@ -208,6 +233,21 @@ mod tests {
             assert!(sessions.find(&cookie, after(minutes), true).is_some(), "{minutes}");
         }
         assert!(sessions.find(&cookie, after(720), true).is_none());
+    }
+
+    #[test]
+    fn a_session_of_one_approval_has_its_page_and_a_quarter_of_an_hour() {
+        let sessions = Sessions::default();
+        let (cookie, session) = sessions.open_for(user(1), "uid:1".into(), Some("a-1".into()), START);
+        for path in ["/approvals/a-1", "/passkeys/consent/a-1", "/sign-out"] {
+            assert!(session.opens(path), "{path}");
+        }
+        for path in ["/", "/approvals", "/approvals/", "/approvals/a-12", "/approvals/a-1/", "/approvals/group/a-1", "/passkeys", "/push"] {
+            assert!(!session.opens(path), "{path}");
+        }
+        assert!(sessions.find(&cookie, after(14), true).is_some());
+        assert!(sessions.find(&cookie, after(15), true).is_none());
+        assert!(sessions.open(user(1), "uid:1".into(), START).1.opens("/approvals"));
     }
 
     #[test]
