@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 78] = [
+const ARROWS: [(&str, &str); 79] = [
     ("admission", ""),
     (
         "anomaly",
@@ -50,7 +50,7 @@ const ARROWS: [(&str, &str); 78] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads web-console webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
@@ -128,6 +128,7 @@ const ARROWS: [(&str, &str); 78] = [
     ("uploads", "disk-quotas identity jail operations refusal"),
     ("usage-report", "command-context presentation wire"),
     ("warm-pool", ""),
+    ("web-console", "admission atomic-file seal text timestamp wire"),
     ("webhook", ""),
     ("wire", ""),
     ("worker-protocol", "jail operations text wire"),

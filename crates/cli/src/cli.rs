@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, base, bundle, call, checkpoint, completions, cp, egress, image, limits, manual,
+    alert, approval, audit, base, bundle, call, checkpoint, completions, console, cp, egress, image, limits, manual,
     mcp, passkey, permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
 };
 
@@ -138,6 +138,7 @@ enum Command {
     /// Make and renew certificates for the daemon and its clients.
     #[command(subcommand)]
     Tls(tls::Command),
+    Console(console::Console),
     Limits(limits::Limits),
     Usage(usage_report::Usage),
     Throttle(limits::Throttle),
@@ -212,6 +213,7 @@ impl Cli {
             Command::Token(command) => command.run(&context).await,
             Command::Passkey(command) => command.run(&context).await,
             Command::Tls(command) => command.run(&context).await,
+            Command::Console(console) => console.run(&context).await,
             Command::Limits(limits) => limits.run(&context).await,
             Command::Usage(usage) => usage.run(&context).await,
             Command::Throttle(throttle) => throttle.run(&context).await,

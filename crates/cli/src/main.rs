@@ -9,6 +9,7 @@ mod call;
 mod checkpoint;
 mod cli;
 mod completions;
+mod console;
 mod cp;
 mod egress;
 mod endpoint;

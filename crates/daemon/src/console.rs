@@ -3,6 +3,7 @@
 //! The console is a client like any other. Each of its requests shows the credential of its session to the guard of the API, so it
 //! can do only what that credential opens.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use admission::ShareLimits;
@@ -30,7 +31,7 @@ pub(crate) struct Bound {
 }
 
 /// Binds the console's address, if the configuration has one.
-pub(crate) async fn bind(listen: Option<&ConsoleListen>) -> anyhow::Result<Option<Bound>> {
+pub(crate) async fn bind(listen: Option<&ConsoleListen>, state_dir: &Path) -> anyhow::Result<Option<Bound>> {
     let Some(listen) = listen else { return Ok(None) };
     let address = listen.address;
     let listener = TcpListener::bind(address).await;
@@ -38,7 +39,8 @@ pub(crate) async fn bind(listen: Option<&ConsoleListen>) -> anyhow::Result<Optio
     let bound = listener.local_addr()?;
     let origin = listen.origin.clone().unwrap_or_else(|| Origin::of_loopback(bound));
     tracing::info!(%origin, address = %bound, "the console is served");
-    Ok(Some(Bound { listener, is_remote: listen.is_remote(), doors: Arc::new(Doors::new(origin)) }))
+    let doors = Doors::open(origin, state_dir).context("cannot open the console's sessions in state_dir")?;
+    Ok(Some(Bound { listener, is_remote: listen.is_remote(), doors: Arc::new(doors) }))
 }
 
 /// Returns the relying party of passkeys: the console, if it is reached by a name.

@@ -1,18 +1,28 @@
 //! The ways in that need no page: one-time links, and the sessions that they open.
 
 use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use timestamp::UnixMillis;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use crate::access::Identity;
 use crate::approvals::Readings;
 use crate::notice::NoticeLinks;
+use crate::kept::Kept;
 use crate::origin::Origin;
 use crate::session::{Sessions, key_of, secret};
 
 /// Life of a link, milliseconds.
 const LIFE: u64 = 60 * 1_000;
+/// Time between two writes of the sessions.
+const BETWEEN: Duration = Duration::from_secs(1);
 /// Most links that wait.
 const MOST: usize = 64;
 /// Most links of one principal that wait.
@@ -25,6 +35,7 @@ pub struct Doors {
     pub(crate) readings: Readings,
     links: Mutex<HashMap<[u8; 32], Waiting>>,
     pub(crate) notices: NoticeLinks,
+    kept: Option<Arc<Kept>>,
 }
 
 /// A link that waits for its use.
@@ -42,13 +53,48 @@ pub struct Link {
 }
 
 impl Doors {
-    pub fn new(origin: Origin) -> Self {
-        Self { origin, sessions: Sessions::default(), readings: Readings::default(), links: Mutex::default(), notices: NoticeLinks::default() }
-    }
-
     /// Returns the origin at which browsers reach the console.
     pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// Opens the console's state, with the sessions that are kept in the daemon's state directory.
+    pub fn open(origin: Origin, state_dir: &Path) -> io::Result<Self> {
+        let kept = Kept::open(state_dir)?;
+        let doors = Self::new(origin);
+        doors.sessions.restore(kept.read());
+        Ok(Self { kept: Some(Arc::new(kept)), ..doors })
+    }
+
+    pub(crate) fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            sessions: Sessions::default(),
+            readings: Readings::default(),
+            links: Mutex::default(),
+            notices: NoticeLinks::default(),
+            kept: None,
+        }
+    }
+
+    /// Keeps the sessions for the next start, until `stop`.
+    pub(crate) async fn keep_sessions(self: Arc<Self>, stop: CancellationToken) {
+        let mut changes = self.sessions.changes.subscribe();
+        // The sender is in `self`, so only the stop ends the loop.
+        while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
+            self.write_sessions().await;
+            let _ = stop.run_until_cancelled(sleep(BETWEEN)).await;
+        }
+        self.write_sessions().await;
+    }
+
+    async fn write_sessions(&self) {
+        let Some(kept) = self.kept.clone() else { return };
+        let sessions = self.sessions.kept();
+        let written = spawn_blocking(move || kept.write(&sessions)).await;
+        if let Ok(Err(error)) = written {
+            tracing::warn!(%error, "the sessions of the console cannot be kept: after a restart people sign in again");
+        }
     }
 
     /// Makes a link for a principal that has shown `identity`. The oldest link of the principal ends if it has too many.

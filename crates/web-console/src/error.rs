@@ -71,7 +71,7 @@ pub(crate) fn redirect(path: &str) -> Response {
 }
 
 /// Returns the status of HTTP that is nearest to one of gRPC.
-fn status_of(code: Code) -> StatusCode {
+pub(crate) fn status_of(code: Code) -> StatusCode {
     match code {
         Code::InvalidArgument | Code::OutOfRange => StatusCode::BAD_REQUEST,
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,

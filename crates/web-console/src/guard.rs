@@ -3,9 +3,12 @@
 //! A browser sends requests that other sites make it send. Those are known by `Host` (a name that leads here, DNS rebinding), by
 //! `Origin`, and by the fetch metadata that pages cannot set. A form also needs the secret of its session (`form.rs`).
 
+use std::time::Duration;
+
 use axum::extract::{Request, State as Extracted};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use tokio::time::timeout;
 use tonic::codegen::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, ORIGIN, REFERRER_POLICY,
     STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -21,6 +24,9 @@ const FETCH_MODE: &str = "sec-fetch-mode";
 const FETCH_DEST: &str = "sec-fetch-dest";
 /// Header of requests that a page makes by itself.
 const REFRESH: &str = "cofferdam-refresh";
+
+/// Time for an answer. A stream has its own end.
+const ANSWER: Duration = Duration::from_secs(30);
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
@@ -43,7 +49,13 @@ const CLOSED: [(HeaderName, &str); 10] = [
 pub(crate) async fn guard(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
     let origin = &state.0.doors.origin;
     let mut answer = match check(origin, request.method(), request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => match timeout(ANSWER, next.run(request)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let message = "The daemon took longer than 30 s to answer.";
+                Problem::Bad(StatusCode::GATEWAY_TIMEOUT, message).into_response()
+            }
+        },
         Err((status, message)) => Problem::Bad(status, message).into_response(),
     };
     let headers = answer.headers_mut();

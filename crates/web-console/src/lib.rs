@@ -11,6 +11,7 @@ mod error;
 mod events;
 mod form;
 mod guard;
+mod kept;
 mod layout;
 mod notice;
 mod origin;

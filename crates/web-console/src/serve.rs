@@ -63,6 +63,7 @@ pub async fn serve(listener: TcpListener, access: Access, doors: Arc<Doors>, sto
         per_second: u32::MAX,
     });
     let tasks = TaskTracker::new();
+    tasks.spawn(state.0.doors.clone().keep_sessions(stop.clone()));
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,

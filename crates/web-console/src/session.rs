@@ -11,9 +11,11 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use timestamp::UnixMillis;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Identity;
+use crate::kept::{KeptIdentity, KeptSession};
 
 /// Time without a use after which a session ends, milliseconds.
 const IDLE: u64 = 30 * 60 * 1_000;
@@ -23,6 +25,8 @@ const LONGEST: u64 = 12 * 60 * 60 * 1_000;
 const LONGEST_OF_ONE: u64 = 15 * 60 * 1_000;
 /// Places that a session of one approval has, before the approval's id.
 const OF_ONE: [&str; 2] = ["/approvals/", "/passkeys/consent/"];
+/// Time after which a use is kept for the next start, milliseconds.
+const NOTED: u64 = 60 * 1_000;
 /// Most sessions of all principals.
 const MOST: usize = 256;
 /// Most sessions of one principal.
@@ -109,11 +113,52 @@ impl Drop for StreamSlot {
     }
 }
 
-/// The sessions of the daemon, in its memory alone.
+/// The sessions of the daemon.
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<HashMap<Key, Arc<Session>>>);
+pub(crate) struct Sessions {
+    table: Mutex<HashMap<Key, Arc<Session>>>,
+    /// Signals each change that is kept.
+    pub(crate) changes: watch::Sender<()>,
+}
 
 impl Sessions {
+    /// Takes the sessions of an earlier start.
+    pub(crate) fn restore(&self, kept: Vec<KeptSession>) {
+        let sessions = kept.into_iter().take(MOST).filter_map(|one| {
+            let session = Session {
+                key: one.key,
+                identity: one.identity.identity()?,
+                name: one.name,
+                only: None,
+                csrf: one.csrf,
+                opened_at: one.opened_at,
+                used_at: AtomicU64::new(one.used_at.0),
+                ended: CancellationToken::new(),
+                streams: AtomicUsize::new(0),
+                shown: Mutex::default(),
+            };
+            Some((session.key, Arc::new(session)))
+        });
+        self.table.lock().extend(sessions);
+    }
+
+    /// Returns the sessions that are kept over a restart.
+    pub(crate) fn kept(&self) -> Vec<KeptSession> {
+        let table = self.table.lock();
+        let kept = |one: &Arc<Session>| {
+            Some(KeptSession {
+                key: one.key,
+                csrf: one.csrf.clone(),
+                name: one.name.clone(),
+                opened_at: one.opened_at,
+                used_at: UnixMillis(one.used_at.load(Ordering::Relaxed)),
+                identity: KeptIdentity::of(&one.identity)?,
+            })
+        };
+        // A session of one approval ends with the daemon.
+        table.values().filter(|one| one.only.is_none()).filter_map(kept).collect()
+    }
+
     /// Opens a session, and returns its cookie. The one that was idle longest ends if there are too many.
     pub(crate) fn open(&self, identity: Identity, name: String, now: UnixMillis) -> (String, Arc<Session>) {
         self.open_for(identity, name, None, now)
@@ -140,7 +185,7 @@ impl Sessions {
             streams: AtomicUsize::new(0),
             shown: Mutex::default(),
         });
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         table.retain(|_, one| !one.is_over(now) || end(one));
         let of_one = table.values().filter(|one| one.name == session.name).count();
         if of_one >= MOST_OF_ONE {
@@ -149,12 +194,13 @@ impl Sessions {
             evict(&mut table, |_| true);
         }
         table.insert(session.key, session.clone());
+        self.changes.send_replace(());
         (cookie, session)
     }
 
     /// Returns the session of a cookie. `is_use` is false for a request that a page makes by itself.
     pub(crate) fn find(&self, cookie: &str, now: UnixMillis, is_use: bool) -> Option<Arc<Session>> {
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         let session = table.get(&key_of(cookie))?.clone();
         if session.is_over(now) {
             end(&session);
@@ -162,7 +208,10 @@ impl Sessions {
             return None;
         }
         if is_use {
-            session.used_at.fetch_max(now.0, Ordering::Relaxed);
+            let before = session.used_at.fetch_max(now.0, Ordering::Relaxed);
+            if now.0.saturating_sub(before) >= NOTED {
+                self.changes.send_replace(());
+            }
         }
         Some(session)
     }
@@ -178,7 +227,8 @@ impl Sessions {
     /// Ends a session.
     pub(crate) fn close(&self, session: &Session) {
         end(session);
-        self.0.lock().remove(&session.key);
+        self.table.lock().remove(&session.key);
+        self.changes.send_replace(());
     }
 }
 
@@ -245,6 +295,7 @@ mod tests {
         for path in ["/", "/approvals", "/approvals/", "/approvals/a-12", "/approvals/a-1/", "/approvals/group/a-1", "/passkeys", "/push"] {
             assert!(!session.opens(path), "{path}");
         }
+        assert!(sessions.kept().is_empty(), "it would be one of all pages after a restart");
         assert!(sessions.find(&cookie, after(14), true).is_some());
         assert!(sessions.find(&cookie, after(15), true).is_none());
         assert!(sessions.open(user(1), "uid:1".into(), START).1.opens("/approvals"));
@@ -274,7 +325,23 @@ mod tests {
         for uid in 0..2 * u32::try_from(MOST).unwrap() {
             sessions.open(user(uid), format!("uid:{uid}"), after(3));
         }
-        assert_eq!(sessions.0.lock().len(), MOST);
+        assert_eq!(sessions.table.lock().len(), MOST);
+    }
+
+    #[test]
+    fn kept_sessions_go_on_after_a_restart_and_closed_ones_do_not() {
+        let sessions = Sessions::default();
+        let (cookie, session) = sessions.open(user(1), "uid:1".into(), START);
+        let (closed, over) = sessions.open(user(1), "uid:1".into(), START);
+        sessions.find(&cookie, after(10), true);
+        sessions.close(&over);
+
+        let again = Sessions::default();
+        again.restore(sessions.kept());
+        let found = again.find(&cookie, after(39), false).unwrap();
+        assert_eq!((found.name.as_str(), found.csrf()), ("uid:1", session.csrf()));
+        assert!(again.find(&closed, after(11), true).is_none());
+        assert!(again.find(&cookie, after(40), true).is_none(), "its idle time goes on");
     }
 
     #[test]

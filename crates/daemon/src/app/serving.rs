@@ -89,7 +89,7 @@ impl Recovered {
         let loader = Arc::new(loader);
         let push = config.notices.push.clone().map(|push| Push::open(parts.store.clone(), push)).transpose();
         let push = push.map_err(|error| anyhow::anyhow!("push: {}", chain(&error)))?;
-        let bound = console::bind(config.console.as_ref()).await?;
+        let bound = console::bind(config.console.as_ref(), &config.state_dir).await?;
         let doors = bound.as_ref().map(|bound| bound.doors.clone());
         let told = (parts.control.gateway.clone(), parts.control.approvals.clone(), tokens.clone());
         notices::start(&config.notices, told, (push.clone(), doors.clone()), life)?;

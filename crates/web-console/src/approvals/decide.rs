@@ -7,7 +7,7 @@ use timestamp::UnixMillis;
 use tonic::codegen::http::StatusCode;
 use wire::v1::approval::{Remember, State};
 use wire::v1::decide_approval_request::Decision;
-use wire::v1::{Approval, DecideApprovalRequest};
+use wire::v1::{Approval, DecideApprovalRequest, PasskeyProof};
 
 use super::group::AT_ONCE;
 use super::{group, request};
@@ -16,6 +16,7 @@ use crate::api::quick;
 use crate::error::{Problem, redirect};
 use crate::form::{Checked, Fields};
 use crate::layout::{csrf, page};
+use crate::passkeys::proof;
 use crate::shown::line;
 use crate::viewer::Viewer;
 
@@ -31,9 +32,10 @@ pub(super) fn form(viewer: &Viewer, approvals: &[Approval], path: &str) -> Marku
         return html! { p.notice { "You may look at approvals. To decide on them takes the role approver or director." } };
     }
     let is_one = approvals.len() == 1;
+    let needs_passkey = approvals.iter().any(|one| one.needs_passkey);
     let offers = |form| approvals.iter().all(|one| one.remember_options().any(|offered| offered == form));
     html! {
-        form #decide.card method="post" action=(path) aria-labelledby="decide-title" {
+        form #decide.card method="post" action=(path) data-approval=[is_one.then_some(&first.approval_id)] aria-labelledby="decide-title" {
             h2 #decide-title { @if is_one { "Decide" } @else { "Decide all " (approvals.len()) } }
             (csrf(viewer))
             @for one in approvals {
@@ -54,8 +56,18 @@ pub(super) fn form(viewer: &Viewer, approvals: &[Approval], path: &str) -> Marku
             label for="comment" { "Comment, for the record and, after a denial, for the agent" }
             textarea #comment name="comment" maxlength=(COMMENT) rows="2" {}
             p.buttons {
-                button.approve type="submit" name="decision" value="approve" aria-keyshortcuts="a" { "Approve" @if !is_one { " all " (approvals.len()) } }
+                @if needs_passkey && is_one {
+                    button.approve type="submit" name="decision" value="approve" data-sign="1" aria-keyshortcuts="a" { "Approve with a passkey" }
+                } @else {
+                    button.approve type="submit" name="decision" value="approve" aria-keyshortcuts="a" { "Approve" @if !is_one { " all " (approvals.len()) } }
+                    @if is_one { button type="submit" name="decision" value="approve" data-sign="1" { "Approve with a passkey" } }
+                }
                 button.deny type="submit" name="decision" value="deny" aria-keyshortcuts="d" { "Deny" @if !is_one { " all " (approvals.len()) } }
+            }
+            @if needs_passkey && !is_one { p.notice { "Each of these has to be approved on its own page, with a passkey." } }
+            @if is_one {
+                p #passkey-state role="status" {}
+                script src="/assets/passkey.js" defer {}
             }
             p.keys { "Keys: " kbd { "a" } " approve, " kbd { "d" } " deny (twice, or with Enter), " kbd { "r" } " remember, " kbd { "j" } " next, " kbd { "k" } " previous." }
         }
@@ -68,15 +80,15 @@ fn choice(value: &str, name: &str, is_chosen: bool) -> Markup {
 
 /// A decision as its form has it.
 #[derive(Debug, PartialEq, Eq)]
-struct Ballot {
-    decision: Decision,
-    remember: Remember,
-    prefix: Vec<String>,
-    comment: String,
+pub(crate) struct Ballot {
+    pub(crate) decision: Decision,
+    pub(crate) remember: Remember,
+    pub(crate) prefix: Vec<String>,
+    pub(crate) comment: String,
 }
 
 impl Ballot {
-    fn parse(fields: &Fields) -> Result<Self, Problem> {
+    pub(crate) fn parse(fields: &Fields) -> Result<Self, Problem> {
         let bad = |message| Problem::Bad(StatusCode::BAD_REQUEST, message);
         let decision = match fields.get("decision") {
             "approve" => Decision::Approve,
@@ -115,7 +127,8 @@ pub(super) async fn one(
     let Checked { viewer, fields } = &checked;
     let ballot = Ballot::parse(fields)?;
     let digest = bound(fields).into_iter().find(|(of, _)| *of == id).map(|(_, digest)| digest);
-    match decide(&console, viewer, &id, digest.as_deref().unwrap_or_default(), &ballot).await {
+    let proof = proof(fields)?;
+    match decide(&console, viewer, &id, digest.as_deref().unwrap_or_default(), (&ballot, proof)).await {
         Ok(approval) => Ok(redirect(&request::path(&approval))),
         Err(why) => {
             // It is shown as it is now: perhaps another reviewer was faster.
@@ -144,7 +157,7 @@ pub(super) async fn group(
     let mut decided = 0_usize;
     for (id, digest) in &bound {
         let outcome = if still_equal.contains(id) {
-            decide(&console, viewer, id, digest, &ballot).await.map(drop)
+            decide(&console, viewer, id, digest, (&ballot, None)).await.map(drop)
         } else {
             Err("it no longer waits, or has changed".to_owned())
         };
@@ -170,7 +183,7 @@ async fn decide(
     viewer: &Viewer,
     id: &str,
     digest: &str,
-    ballot: &Ballot,
+    (ballot, proof): (&Ballot, Option<PasskeyProof>),
 ) -> Result<Approval, String> {
     let shown_at = viewer.session.shown_at(id).ok_or("look at the request first")?;
     let now = request::get(viewer, id.to_owned()).await.map_err(|_| "the request cannot be found".to_owned())?;
@@ -183,6 +196,7 @@ async fn decide(
         comment: ballot.comment.clone(),
         remember: ballot.remember.into(),
         prefix: ballot.prefix.clone(),
+        proof,
     };
     let decided = viewer.services.approvals().decide_approval(quick(wanted)).await;
     let decided = decided.map_err(|status| status.message().to_owned())?.into_inner().approval.unwrap_or_default();

@@ -94,7 +94,7 @@ fn vote(vote: &ApprovalVote) -> Markup {
 }
 
 /// Shows a moment, UTC.
-pub(super) fn moment(at: &Timestamp) -> Markup {
+pub(crate) fn moment(at: &Timestamp) -> Markup {
     let text = at.to_string();
     html! { time datetime=(text) { (text) } }
 }

@@ -14,6 +14,8 @@ mod queue;
 mod readings;
 mod request;
 
+pub(crate) use decide::Ballot;
+pub(crate) use facts::moment;
 pub(crate) use readings::Readings;
 
 use axum::Router;
