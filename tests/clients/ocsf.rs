@@ -39,7 +39,7 @@ fn record(event: Event) -> Record {
 
 /// Every kind, with everything and with nothing; calls in every status, verdict and operation; texts that are odd.
 fn events() -> Vec<Event> {
-    const KINDS: [Kind; 17] = [
+    const KINDS: [Kind; 18] = [
         Kind::DaemonStarted,
         Kind::LogRepaired,
         Kind::PolicyLoaded,
@@ -54,6 +54,7 @@ fn events() -> Vec<Event> {
         Kind::ImageBuilt,
         Kind::TokenCreated,
         Kind::TokenRevoked,
+        Kind::ConsoleSession,
         Kind::WorkspaceChange,
         Kind::Alert,
         Kind::Checkpoint,

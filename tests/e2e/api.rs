@@ -5,10 +5,11 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-const SERVICES: [&str; 9] = [
+const SERVICES: [&str; 10] = [
     "cofferdam.v1.AlertService",
     "cofferdam.v1.ApprovalService",
     "cofferdam.v1.AuditService",
+    "cofferdam.v1.ConsoleService",
     "cofferdam.v1.HostService",
     "cofferdam.v1.LimitService",
     "cofferdam.v1.PermissionService",

@@ -24,6 +24,7 @@ mod command_lines;
 mod companions;
 mod concurrency;
 mod consents;
+mod console;
 mod default_image;
 mod delete;
 mod dev_image;

@@ -12,6 +12,7 @@ use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
 use wire::v1::base_service_client::BaseServiceClient;
 use wire::v1::checkpoint_service_client::CheckpointServiceClient;
+use wire::v1::console_service_client::ConsoleServiceClient;
 use wire::v1::file_service_client::FileServiceClient;
 use wire::v1::image_service_client::ImageServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
@@ -54,6 +55,8 @@ pub struct Clients {
     pub permissions: PermissionServiceClient<Channel>,
     /// `LimitService`.
     pub limits: LimitServiceClient<Channel>,
+    /// `ConsoleService`.
+    pub console: ConsoleServiceClient<Channel>,
     /// `ImageService`.
     pub images: ImageServiceClient<Channel>,
 }
@@ -80,6 +83,7 @@ impl Clients {
             alerts: AlertServiceClient::new(channel.clone()),
             permissions: PermissionServiceClient::new(channel.clone()),
             limits: LimitServiceClient::new(channel.clone()),
+            console: ConsoleServiceClient::new(channel.clone()),
             images: ImageServiceClient::new(channel.clone()),
             channel,
         }

@@ -92,6 +92,8 @@ pub enum Kind {
     PasskeyRegistered,
     /// An operator removed a passkey. The record is on disk before it takes effect.
     PasskeyRemoved,
+    /// A person signed in to the web console, or out. The record of a sign-in is on disk before the session is valid.
+    ConsoleSession,
     /// A client tried an action for which it has no permission.
     EscalationAttempt,
     /// A run used up its quota of the daemon's disk or has space again, or the disk itself ran low or has enough space again.
@@ -161,6 +163,7 @@ impl Kind {
             Self::TokenRevoked => "token_revoked",
             Self::PasskeyRegistered => "passkey_registered",
             Self::PasskeyRemoved => "passkey_removed",
+            Self::ConsoleSession => "console_session",
             Self::EscalationAttempt => "escalation_attempt",
             Self::DiskSpace => "disk_space",
             Self::Alert => "alert",

@@ -10,8 +10,9 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, base, bundle, call, checkpoint, completions, console, cp, egress, image, limits, manual,
-    mcp, passkey, permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
+    alert, approval, audit, base, bundle, call, checkpoint, completions, console, cp, egress, image, limits,
+    manual, mcp, passkey, permission, plan, policy, process, run, session, tls, token, transcript, trash,
+    workspace,
 };
 
 const EXIT_CODES: &str = "\

@@ -8,14 +8,17 @@ use std::sync::Arc;
 
 use admission::ShareLimits;
 use anyhow::Context as _;
+use audit::{Event, Kind};
+use audit_service::AuditLog;
 use consent_proof::RelyingParty;
 use listener::{Browsers, Certificates, GuardLayer, Peer, Subject, Tokens};
+use refusal::Refusal;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::codegen::http::Extensions;
 use tonic::service::Routes;
-use web_console::{Access, Certificate, Doors, Handshake, Identity, Origin, Stream};
+use web_console::{Access, Certificate, Doors, Handshake, Identity, Origin, Recorded, Stream};
 
 use crate::config::ConsoleListen;
 use crate::{notices, rpc};
@@ -53,22 +56,31 @@ pub(crate) fn relying_party(doors: &Doors) -> Option<RelyingParty> {
 pub(crate) fn start(
     bound: Option<Bound>,
     (routes, guard): (&Routes, &GuardLayer),
-    (certificates, tokens): (Option<Arc<Certificates>>, Arc<Tokens>),
+    (certificates, audit, tokens): (Option<Arc<Certificates>>, Arc<AuditLog>, Arc<Tokens>),
     (tasks, stop): (&TaskTracker, &CancellationToken),
 ) {
     let Some(Bound { listener, is_remote, doors }) = bound else { return };
     let browsers = Browsers::new(certificates.clone(), LIMITS);
     let api = web_console::api(rpc::guarded(routes.clone(), guard));
-    let mut access = Access::new(api, move |identity, from| {
+    let present = move |identity: &Identity, from| {
         let mut shown = Extensions::new();
         shown.insert(match identity {
             Identity::User { uid, gid } => Peer::Local { uid: *uid, gid: *gid },
             Identity::Token(_) => browsers.peer(from, None),
-            Identity::Certificate(certificate) => browsers.peer(from, certificate.shown.get::<Subject>().cloned()),
+            Identity::Certificate(certificate) => {
+                browsers.peer(from, certificate.shown.get::<Subject>().cloned())
+            }
         });
         shown
-    });
-    access = access.linked(move |principal, run| {
+    };
+    let record = move |principal: &str, details| -> Recorded {
+        let (audit, event) =
+            (audit.clone(), Event::new(Kind::ConsoleSession).principal(principal).details(details));
+        Box::pin(
+            async move { audit.record(event).await.map(drop).map_err(|error| Refusal::from(error).into()) },
+        )
+    };
+    let mut access = Access::new(api, present, record).linked(move |principal, run| {
         let tokens = tokens.clone();
         Box::pin(async move { notices::identify(&tokens, &principal, &run).await })
     });

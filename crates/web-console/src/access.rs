@@ -6,8 +6,10 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tonic::Status;
 use tonic::codegen::http::Extensions;
 use tonic::metadata::{Ascii, MetadataValue};
 
@@ -21,9 +23,12 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// A TLS handshake: the stream, and the certificate that the browser has shown.
-pub type Handshake =
-    Pin<Box<dyn Future<Output = io::Result<(Box<dyn Stream>, Option<Certificate>)>> + Send>>;
+pub type Handshake = Pin<Box<dyn Future<Output = io::Result<(Box<dyn Stream>, Option<Certificate>)>> + Send>>;
 
+/// The write of a record, which is on disk when it completes.
+pub type Recorded = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
+
+type Record = Box<dyn Fn(&str, Value) -> Recorded + Send + Sync>;
 type Present = Box<dyn Fn(&Identity, IpAddr) -> Extensions + Send + Sync>;
 type Linked = Box<dyn Fn(String, String) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send>> + Send + Sync>;
 type Tls = Box<dyn Fn(TcpStream) -> Handshake + Send + Sync>;
@@ -34,16 +39,21 @@ pub struct Access {
     pub(crate) api: Api,
     present: Present,
     linked: Option<Linked>,
+    record: Record,
     tls: Option<Tls>,
 }
 
 impl Access {
-    /// Returns an access to `api`. `present` makes the extensions by which its guard knows an identity at an address.
+    /// Returns an access to `api`.
+    ///
+    /// `present` makes the extensions by which its guard knows an identity at an address. `record` writes the details of a session of a
+    /// principal into the audit log.
     pub fn new(
         api: Api,
         present: impl Fn(&Identity, IpAddr) -> Extensions + Send + Sync + 'static,
+        record: impl Fn(&str, Value) -> Recorded + Send + Sync + 'static,
     ) -> Self {
-        Self { api, present: Box::new(present), linked: None, tls: None }
+        Self { api, present: Box::new(present), record: Box::new(record), linked: None, tls: None }
     }
 
     /// Opens links in notices. `linked` returns the credential with which a principal decides on approvals of a run.
@@ -72,6 +82,11 @@ impl Access {
     /// Returns what the guard needs to know the identity.
     pub(crate) fn present(&self, identity: &Identity, from: IpAddr) -> Extensions {
         (self.present)(identity, from)
+    }
+
+    /// Records the sign-in or the end of a session.
+    pub(crate) async fn record(&self, principal: &str, details: Value) -> Result<(), Status> {
+        (self.record)(principal, details).await
     }
 
     /// Makes a connection confidential, if the console has TLS.

@@ -88,7 +88,7 @@ pub(crate) struct Services {
 macro_rules! services {
     ($($name:ident: $client:ident),* $(,)?) => {
         impl Services {
-            $(
+            $(#[allow(dead_code, reason = "one list for the pages of all modules")]
             pub(crate) fn $name(&self) -> $client<Client> {
                 $client::with_interceptor(self.api.clone(), self.shows.clone())
                     .max_decoding_message_size(LARGEST_MESSAGE)

@@ -178,10 +178,11 @@ mod tests {
         }
         assert!(doors.name_of_link(&first, START).is_none());
         assert!(doors.name_of_link(&other, START).is_some());
-        let all = (100..200).filter_map(|uid| {
-            doors.make_link(Identity::User { uid, gid: 0 }, &format!("uid:{uid}"), START)
-        });
+        let all = (100..200)
+            .filter_map(|uid| doors.make_link(Identity::User { uid, gid: 0 }, &format!("uid:{uid}"), START));
         assert_eq!(all.count(), MOST - MOST_OF_ONE - 1);
-        assert!(doors.make_link(Identity::User { uid: 3, gid: 0 }, "uid:3", UnixMillis(START.0 + LIFE)).is_some());
+        assert!(
+            doors.make_link(Identity::User { uid: 3, gid: 0 }, "uid:3", UnixMillis(START.0 + LIFE)).is_some()
+        );
     }
 }

@@ -92,8 +92,9 @@ impl Events {
     /// Waits for the next event. Returns none at the end.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         loop {
-            let gathered = async {
-                match self.gathering {
+            let gathering = self.gathering;
+            let gathered = async move {
+                match gathering {
                     Some(at) => sleep_until(at).await,
                     None => pending().await,
                 }

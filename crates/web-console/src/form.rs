@@ -45,16 +45,20 @@ impl FromRequest<State> for Fields {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &State) -> Result<Self, Problem> {
-        let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind =
+            request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.split(';').next().unwrap_or_default().trim() != "application/x-www-form-urlencoded" {
             return Err(Problem::Bad(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Send a form."));
         }
         match timeout(BODY, to_bytes(request.into_body(), LARGEST)).await {
             Ok(Ok(body)) => Ok(Self::parse(&body)),
-            Ok(Err(_)) => {
-                Err(Problem::Bad(StatusCode::PAYLOAD_TOO_LARGE, "The form is incomplete or larger than 64 KiB."))
+            Ok(Err(_)) => Err(Problem::Bad(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "The form is incomplete or larger than 64 KiB.",
+            )),
+            Err(_) => {
+                Err(Problem::Bad(StatusCode::REQUEST_TIMEOUT, "The form took longer than 10 s to arrive."))
             }
-            Err(_) => Err(Problem::Bad(StatusCode::REQUEST_TIMEOUT, "The form took longer than 10 s to arrive.")),
         }
     }
 }

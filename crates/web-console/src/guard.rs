@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use tokio::time::timeout;
 use tonic::codegen::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, ORIGIN, REFERRER_POLICY,
-    STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use tonic::codegen::http::{HeaderMap, Method, StatusCode, Uri};
 
@@ -62,9 +62,6 @@ pub(crate) async fn guard(Extracted(state): Extracted<State>, request: Request, 
     for (name, value) in CLOSED {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    if origin.is_secure() {
-        headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
-    }
     answer
 }
 
@@ -81,7 +78,8 @@ pub(crate) fn is_from_elsewhere(headers: &HeaderMap) -> bool {
 type Refused = (StatusCode, &'static str);
 
 fn check(origin: &Origin, method: &Method, target: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
-    let host = one(headers, HOST.as_str()).ok_or((StatusCode::BAD_REQUEST, "Send exactly one Host header."))?;
+    let host =
+        one(headers, HOST.as_str()).ok_or((StatusCode::BAD_REQUEST, "Send exactly one Host header."))?;
     let authority = target.authority().is_none_or(|authority| origin.is_host(authority.as_str()));
     if !origin.is_host(host) || !authority {
         return Err((
@@ -142,7 +140,14 @@ mod tests {
         assert_eq!(get("/", &[OWN]), 200);
         assert_eq!(get("http://console.localhost:7465/", &[OWN]), 200);
         assert_eq!(get("http://evil.example.org/", &[OWN]), 421);
-        for host in ["evil.example.org", "evil.example.org:7465", "127.0.0.1:7465", "console.localhost", "console.localhost:7465.", ""] {
+        for host in [
+            "evil.example.org",
+            "evil.example.org:7465",
+            "127.0.0.1:7465",
+            "console.localhost",
+            "console.localhost:7465.",
+            "",
+        ] {
             assert_eq!(get("/", &[("host", host)]), 421, "{host}");
         }
         assert_eq!(get("/", &[]), 400);
@@ -156,7 +161,12 @@ mod tests {
         assert_eq!(post(&[own]), 200);
         assert_eq!(post(&[own, (FETCH_SITE, "same-origin")]), 200);
         assert_eq!(post(&[]), 403);
-        for origin in ["null", "http://localhost:3000", "https://console.localhost:7465", "http://console.localhost:7466"] {
+        for origin in [
+            "null",
+            "http://localhost:3000",
+            "https://console.localhost:7465",
+            "http://console.localhost:7466",
+        ] {
             assert_eq!(post(&[("origin", origin)]), 403, "{origin}");
         }
         assert_eq!(post(&[own, own]), 403);
@@ -167,7 +177,8 @@ mod tests {
 
     #[test]
     fn other_sites_may_link_to_a_page_and_load_none() {
-        let get = |sent: &[(&'static str, &str)]| status(&Method::GET, "/approvals", &[&[OWN], sent].concat());
+        let get =
+            |sent: &[(&'static str, &str)]| status(&Method::GET, "/approvals", &[&[OWN], sent].concat());
         for site in ["same-site", "cross-site"] {
             assert_eq!(get(&[(FETCH_SITE, site)]), 403);
             let navigation = [(FETCH_SITE, site), (FETCH_MODE, "navigate"), (FETCH_DEST, "document")];

@@ -37,7 +37,10 @@ pub(crate) struct KeptSession {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KeptIdentity {
-    User { uid: u32, gid: u32 },
+    User {
+        uid: u32,
+        gid: u32,
+    },
     /// Value of the header.
     Token(String),
 }
@@ -119,8 +122,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let kept = Kept::open(directory.path()).unwrap();
         assert_eq!(kept.read(), []);
-        let sessions =
-            [session(KeptIdentity::User { uid: 7, gid: 8 }), session(KeptIdentity::Token("Bearer s3cret".into()))];
+        let sessions = [
+            session(KeptIdentity::User { uid: 7, gid: 8 }),
+            session(KeptIdentity::Token("Bearer s3cret".into())),
+        ];
         kept.write(&sessions).unwrap();
         assert_eq!(kept.read(), sessions);
         assert_eq!(Kept::open(directory.path()).unwrap().read(), sessions);
@@ -139,8 +144,10 @@ mod tests {
         let token = Identity::Token(Token::parse("abc").unwrap());
         let kept = KeptIdentity::of(&token).unwrap();
         assert_eq!(kept, KeptIdentity::Token("Bearer abc".into()));
-        assert!(matches!(kept.identity(), Some(Identity::Token(again)) if again == Token::parse("abc").unwrap()));
-        let shown = Default::default();
+        assert!(
+            matches!(kept.identity(), Some(Identity::Token(again)) if again == Token::parse("abc").unwrap())
+        );
+        let shown = tonic::codegen::http::Extensions::new();
         let certificate = crate::Certificate { name: "op".into(), shown };
         assert!(KeptIdentity::of(&Identity::Certificate(certificate)).is_none());
     }

@@ -13,11 +13,13 @@ const PAGES: [(&str, &str); 1] = [("/approvals", "Approvals")];
 const LONGEST_PATH: usize = 512;
 
 /// Returns a page. `title` is also the name of the entry of the navigation that is current.
+#[expect(clippy::needless_pass_by_value, reason = "callers make it for this page alone")]
 pub(crate) fn page(title: &str, viewer: Option<&Viewer>, main: Markup) -> Response {
     Html(whole(title, viewer, &main, None).into_string()).into_response()
 }
 
 /// Returns a page with parts that are shown again when `events` has an event. Each part has an `id` and `data-live`.
+#[expect(clippy::needless_pass_by_value, reason = "callers make it for this page alone")]
 pub(crate) fn live_page(title: &str, viewer: &Viewer, events: &str, main: Markup) -> Response {
     Html(whole(title, Some(viewer), &main, Some(events)).into_string()).into_response()
 }
@@ -93,13 +95,17 @@ pub(crate) fn again(path: &str) -> Response {
 pub(crate) fn sign_in_for(path: &str) -> String {
     match own_path(path) {
         "/" => "/sign-in".to_owned(),
-        path => format!("/sign-in?to={}", form_urlencoded::byte_serialize(path.as_bytes()).collect::<String>()),
+        path => {
+            format!("/sign-in?to={}", form_urlencoded::byte_serialize(path.as_bytes()).collect::<String>())
+        }
     }
 }
 
 /// Returns `path` if it is one of this console, and otherwise the first page. A link must not lead elsewhere.
 pub(crate) fn own_path(path: &str) -> &str {
-    let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'"' | b'\'' | b'<' | b'>' | b';'));
+    let is_plain = path
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'"' | b'\'' | b'<' | b'>' | b';'));
     let is_own = path.starts_with('/') && !path.starts_with("//") && path.len() <= LONGEST_PATH;
     if is_own && is_plain { path } else { "/" }
 }
@@ -111,7 +117,16 @@ mod tests {
     #[test]
     fn a_path_leads_nowhere_else() {
         assert_eq!(own_path("/approvals/one?page=2"), "/approvals/one?page=2");
-        for bad in ["", "//evil.example.org", "/\\evil.example.org", "https://evil.example.org", "a", "/a b", "/a;url=//b", "/\"x"] {
+        for bad in [
+            "",
+            "//evil.example.org",
+            "/\\evil.example.org",
+            "https://evil.example.org",
+            "a",
+            "/a b",
+            "/a;url=//b",
+            "/\"x",
+        ] {
             assert_eq!(own_path(bad), "/", "{bad}");
         }
         assert_eq!(own_path(&"/a".repeat(500)), "/");

@@ -23,7 +23,7 @@ mod shown;
 mod sign_in;
 mod viewer;
 
-pub use access::{Access, Certificate, Handshake, Identity, Stream, Token};
+pub use access::{Access, Certificate, Handshake, Identity, Recorded, Stream, Token};
 pub use api::{Api, Broken, api};
 pub use doors::{Doors, Link};
 pub use origin::Origin;

@@ -11,6 +11,7 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use maud::html;
 use parking_lot::Mutex;
+use serde_json::json;
 use timestamp::UnixMillis;
 use tonic::codegen::http::{StatusCode, Uri};
 
@@ -108,6 +109,13 @@ async fn follow(
     let now = UnixMillis::now();
     let link = state.0.doors.notices.take(fields.get("code"), now).ok_or_else(used_up)?;
     let identity = state.0.access.identify(&link.principal, &link.run).await.ok_or_else(used_up)?;
+    let details = json!({
+        "state": "opened",
+        "by": "notice",
+        "address": connection.address,
+        "approval_id": link.approval,
+    });
+    state.0.access.record(&link.principal, details).await?;
     connection.slot.prove();
     let to = format!("/approvals/{}", link.approval);
     let (cookie, _) = state.0.doors.sessions.open_for(identity, link.principal, Some(link.approval), now);

@@ -18,7 +18,8 @@ pub struct Origin {
 impl Origin {
     /// Parses an origin such as `https://console.example.org`. The error says what it must be.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        const MUST: &str = "must be an origin such as https://console.example.org or http://127.0.0.1:7465, without a path";
+        const MUST: &str =
+            "must be an origin such as https://console.example.org or http://127.0.0.1:7465, without a path";
         let url = Url::parse(text).map_err(|_| MUST)?;
         let is_plain = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
         let is_anonymous = url.username().is_empty() && url.password().is_none();
@@ -29,7 +30,9 @@ impl Origin {
         };
         match url.scheme() {
             "https" => Ok(Self { text: format!("https://{host}"), host, is_secure: true }),
-            "http" if is_loopback(&url) => Ok(Self { text: format!("http://{host}"), host, is_secure: false }),
+            "http" if is_loopback(&url) => {
+                Ok(Self { text: format!("http://{host}"), host, is_secure: false })
+            }
             "http" => Err("must be https, unless its host is an address or a name of this host's loopback"),
             _ => Err(MUST),
         }
@@ -134,7 +137,9 @@ mod tests {
     fn a_host_is_the_whole_name_with_its_port() {
         let local = Origin::of_loopback("127.0.0.1:7465".parse().unwrap());
         assert!(local.is_host("console.localhost:7465") && local.is("http://console.localhost:7465"));
-        for other in ["console.localhost", "console.localhost:80", "127.0.0.1:7465", "evil.example.org:7465", ""] {
+        for other in
+            ["console.localhost", "console.localhost:80", "127.0.0.1:7465", "evil.example.org:7465", ""]
+        {
             assert!(!local.is_host(other), "{other}");
         }
         let named = Origin::parse("https://console.example.org").unwrap();

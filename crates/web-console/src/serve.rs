@@ -103,7 +103,10 @@ async fn converse(stream: TcpStream, (address, slot): (IpAddr, Arc<Slot>), route
             async move { Ok::<_, Infallible>(answered.await.unwrap_or_else(|never| match never {})) }
         });
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_headers(MOST_HEADERS).max_buf_size(LARGEST_HEAD);
+        http.timer(TokioTimer::new())
+            .header_read_timeout(HEAD)
+            .max_headers(MOST_HEADERS)
+            .max_buf_size(LARGEST_HEAD);
         // A browser's error ends only its own connection.
         let _ = http.serve_connection(TokioIo::new(stream), service).await;
     };

@@ -82,9 +82,9 @@ impl Session {
 
     /// Takes a place for a stream, if the session has one left.
     pub(crate) fn stream(self: &Arc<Self>) -> Option<StreamSlot> {
-        let taken = self.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
-            (open < STREAMS).then_some(open + 1)
-        });
+        let taken = self
+            .streams
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| (open < STREAMS).then_some(open + 1));
         taken.is_ok().then(|| StreamSlot(self.clone()))
     }
 
@@ -240,7 +240,8 @@ fn end(session: &Session) -> bool {
 
 /// Ends the session that was idle longest among those that `is_meant`.
 fn evict(table: &mut HashMap<Key, Arc<Session>>, is_meant: impl Fn(&Session) -> bool) {
-    let idle = table.values().filter(|one| is_meant(one)).min_by_key(|one| one.used_at.load(Ordering::Relaxed));
+    let idle =
+        table.values().filter(|one| is_meant(one)).min_by_key(|one| one.used_at.load(Ordering::Relaxed));
     if let Some(idle) = idle.cloned() {
         end(&idle);
         table.remove(&idle.key);

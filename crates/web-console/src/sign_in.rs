@@ -5,6 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use maud::{Markup, html};
+use serde_json::json;
 use timestamp::UnixMillis;
 use tonic::codegen::http::header::{HeaderValue, SET_COOKIE};
 use tonic::codegen::http::{StatusCode, Uri};
@@ -76,7 +77,7 @@ async fn by_token(
         let main = ways(to, &connection, Some("This is no token: copy it as it was printed."));
         return Ok((StatusCode::FORBIDDEN, page("Sign in", None, main)).into_response());
     };
-    enter(&state, &connection, Identity::Token(token), to).await
+    enter(&state, &connection, (Identity::Token(token), "token"), to).await
 }
 
 async fn by_certificate(
@@ -87,7 +88,13 @@ async fn by_certificate(
     let Some(certificate) = connection.certificate.clone() else {
         return Err(Problem::Bad(StatusCode::FORBIDDEN, "The browser has shown no client certificate."));
     };
-    enter(&state, &connection, Identity::Certificate(certificate), own_path(fields.get("to"))).await
+    enter(
+        &state,
+        &connection,
+        (Identity::Certificate(certificate), "certificate"),
+        own_path(fields.get("to")),
+    )
+    .await
 }
 
 /// Asks before it uses the link: programs that look at links before people do use none up.
@@ -112,7 +119,7 @@ async fn by_link(
     fields: Fields,
 ) -> Result<Response, Problem> {
     let identity = state.0.doors.take_link(fields.get("code"), UnixMillis::now()).ok_or_else(used_up)?;
-    enter(&state, &connection, identity, "/").await
+    enter(&state, &connection, (identity, "link"), "/").await
 }
 
 fn used_up() -> Problem {
@@ -120,11 +127,11 @@ fn used_up() -> Problem {
     Problem::Bad(StatusCode::FORBIDDEN, message)
 }
 
-/// Opens a session if the API knows the identity.
+/// Opens a session if the API knows the identity. It is on record before it is valid.
 async fn enter(
     state: &State,
     connection: &Connection,
-    identity: Identity,
+    (identity, by): (Identity, &str),
     to: &str,
 ) -> Result<Response, Problem> {
     let known = services(state, &identity, connection).console().get_viewer(quick(GetViewerRequest {})).await;
@@ -137,13 +144,18 @@ async fn enter(
         Err(status) => return Err(status.into()),
     };
     connection.slot.prove();
+    let details = json!({ "state": "opened", "by": by, "address": connection.address });
+    state.0.access.record(&name, details).await?;
     let doors = &state.0.doors;
     let (cookie, _) = doors.sessions.open(identity, name, UnixMillis::now());
     Ok(with_cookie(redirect(to), state, &cookie, ""))
 }
 
 async fn sign_out(Extracted(state): Extracted<State>, checked: Checked) -> Response {
-    state.0.doors.sessions.close(&checked.viewer.session);
+    let viewer = &checked.viewer;
+    state.0.doors.sessions.close(&viewer.session);
+    // A log that cannot be written must not keep anybody in.
+    let _ = state.0.access.record(&viewer.name, json!({ "state": "ended", "by": "sign_out" })).await;
     with_cookie(redirect(&sign_in_for("/")), &state, "", "; Max-Age=0")
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use serde_json::json;
 use timestamp::UnixMillis;
 use tonic::Code;
 use tonic::codegen::http::request::Parts;
@@ -71,6 +72,9 @@ impl FromRequestParts<State> for Viewer {
             // The credential has ended, or lost its roles. So does all that it opened.
             Err(status) if matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) => {
                 doors.sessions.close(&session);
+                let details = json!({ "state": "ended", "by": "credential" });
+                // A log that cannot be written must not keep anybody in.
+                let _ = state.0.access.record(&session.name, details).await;
                 Err(without_session(parts, is_own))
             }
             Err(status) => Err(status.into()),

@@ -102,7 +102,8 @@ impl Recovered {
             (push, doors),
         )?;
         let served = rpc::served(services)?;
-        console::start(bound, (&served.routes, &guard), (certificates.clone(), linked), life);
+        let audit = parts.records.audit.clone();
+        console::start(bound, (&served.routes, &guard), (certificates.clone(), audit, linked), life);
         let server = tokio::spawn(rpc::serve(served, socket, tcp, guard));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
         parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());

@@ -23,7 +23,10 @@ use store::OutcomeBounds;
 use terminals::Limits;
 
 use super::values::{number_or, path, path_or};
-use super::{Config, access, alerts, audit, console, egress, mcp, metrics, model_prices, notices, oidc, pool, secrets, tcp};
+use super::{
+    Config, access, alerts, audit, console, egress, mcp, metrics, model_prices, notices, oidc, pool, secrets,
+    tcp,
+};
 use crate::images::ImageBounds;
 
 /// Longest path of a Unix socket, bytes: it has to fit into `sockaddr_un`, unix(7).

@@ -75,7 +75,10 @@ mod tests {
     fn names_and_values_are_hostile() {
         let json = "{\"<b>\":\"<script>\\u202e\\n</script>\",\"\\u001b\":[\"&\"]}";
         let shown = arguments(json).into_string();
-        assert!(!shown.contains("<script") && !shown.contains("<b>") && !shown.contains(['\u{202e}', '\u{1b}']), "{shown}");
+        assert!(
+            !shown.contains("<script") && !shown.contains("<b>") && !shown.contains(['\u{202e}', '\u{1b}']),
+            "{shown}"
+        );
         assert_eq!(arguments("<no json").into_string(), "<pre class=\"text\">&lt;no json</pre>");
         let deep = "[".repeat(100_000);
         assert!(arguments(&deep).into_string().starts_with("<pre"));

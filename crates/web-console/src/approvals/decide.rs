@@ -151,8 +151,9 @@ pub(super) async fn group(
     let mut bound = bound(fields);
     bound.truncate(AT_ONCE);
     let still_equal = group::groups(group::pending(viewer).await?).into_iter().find(|group| group.key == key);
-    let still_equal: Vec<String> =
-        still_equal.map(|group| group.approvals.into_iter().map(|one| one.approval_id).collect()).unwrap_or_default();
+    let still_equal: Vec<String> = still_equal
+        .map(|group| group.approvals.into_iter().map(|one| one.approval_id).collect())
+        .unwrap_or_default();
     let mut failed = Vec::new();
     let mut decided = 0_usize;
     for (id, digest) in &bound {
@@ -186,7 +187,8 @@ async fn decide(
     (ballot, proof): (&Ballot, Option<PasskeyProof>),
 ) -> Result<Approval, String> {
     let shown_at = viewer.session.shown_at(id).ok_or("look at the request first")?;
-    let now = request::get(viewer, id.to_owned()).await.map_err(|_| "the request cannot be found".to_owned())?;
+    let now =
+        request::get(viewer, id.to_owned()).await.map_err(|_| "the request cannot be found".to_owned())?;
     if now.digest != digest {
         return Err("the request has changed since it was shown".to_owned());
     }
@@ -199,7 +201,8 @@ async fn decide(
         proof,
     };
     let decided = viewer.services.approvals().decide_approval(quick(wanted)).await;
-    let decided = decided.map_err(|status| status.message().to_owned())?.into_inner().approval.unwrap_or_default();
+    let decided =
+        decided.map_err(|status| status.message().to_owned())?.into_inner().approval.unwrap_or_default();
     if ballot.decision == Decision::Approve && matches!(decided.state(), State::Approved | State::Pending) {
         console.0.doors.readings.approved(shown_at, UnixMillis::now());
     }

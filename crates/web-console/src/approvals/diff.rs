@@ -9,9 +9,9 @@ use text::Shape;
 use crate::shown::visible;
 
 /// Longest line whose words are compared, bytes.
-const LONGEST: usize = 1_000;
+const LONGEST: usize = 400;
 /// Most pairs of lines whose words are compared.
-const PAIRS: usize = 300;
+const PAIRS: usize = 100;
 /// Part of two lines that has to be equal. The words of others say nothing.
 const ALIKE: f32 = 0.4;
 
@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn lines_have_their_kind_and_words_that_differ_are_marked() {
-        let shown = diff("--- a\n+++ b\n@@ -1,2 +1,2 @@\n same\n-let port = 80;\n+let port = 443;\n").into_string();
+        let shown =
+            diff("--- a\n+++ b\n@@ -1,2 +1,2 @@\n same\n-let port = 80;\n+let port = 443;\n").into_string();
         for part in [
             "--- a\n+++ b\n<span class=\"place\">@@ -1,2 +1,2 @@\n</span> same\n",
             "<span class=\"gone\">-let port = <del>80;</del>\n</span>",
@@ -141,7 +142,8 @@ mod tests {
 
     #[test]
     fn a_preview_cannot_deceive() {
-        let shown = diff("-rm -rf /\r+harmless\u{202e}\n+\x1b[2K</pre><script>alert(1)</script>\n").into_string();
+        let shown =
+            diff("-rm -rf /\r+harmless\u{202e}\n+\x1b[2K</pre><script>alert(1)</script>\n").into_string();
         assert!(!shown.contains("<script") && !shown.contains(['\r', '\u{202e}', '\u{1b}']), "{shown}");
         assert_eq!(shown.matches("</pre>").count(), 1, "{shown}");
     }

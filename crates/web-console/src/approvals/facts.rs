@@ -271,7 +271,11 @@ mod tests {
     #[test]
     fn the_target_of_a_connection_is_named() {
         let of = |operation: &str, json: &str| {
-            target(&Approval { operation: operation.into(), operation_json: json.into(), ..Default::default() })
+            target(&Approval {
+                operation: operation.into(),
+                operation_json: json.into(),
+                ..Default::default()
+            })
         };
         assert_eq!(of("connect", r#"{"host":"example.org","port":443}"#), "example.org:443");
         assert_eq!(of("push", r#"{"push":{"host":"git.example.org","port":443}}"#), "git.example.org:443");

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use axum::extract::{Path, State as Extracted};
+use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use sha2::{Digest as _, Sha256};
@@ -17,7 +17,6 @@ use crate::error::Problem;
 use crate::layout::live_page;
 use crate::shown::line;
 use crate::viewer::Viewer;
-use crate::State as Console;
 
 /// Most requests that are decided at once.
 pub(super) const AT_ONCE: usize = 100;
@@ -97,11 +96,7 @@ fn key(approval: &Approval) -> String {
     hex::encode(digest.finalize())
 }
 
-pub(super) async fn page(
-    Extracted(_): Extracted<Console>,
-    Path(key): Path<String>,
-    viewer: Viewer,
-) -> Result<Response, Problem> {
+pub(super) async fn page(Path(key): Path<String>, viewer: Viewer) -> Result<Response, Problem> {
     let found = groups(pending(&viewer).await?).into_iter().find(|group| group.key == key);
     let Some(group) = found else { return Ok(gone(&viewer)) };
     let now = UnixMillis::now();
@@ -166,7 +161,12 @@ mod tests {
     use super::*;
 
     fn one(id: &str, json: &str) -> Approval {
-        Approval { approval_id: id.into(), operation: "exec".into(), operation_json: json.into(), ..Default::default() }
+        Approval {
+            approval_id: id.into(),
+            operation: "exec".into(),
+            operation_json: json.into(),
+            ..Default::default()
+        }
     }
 
     #[test]

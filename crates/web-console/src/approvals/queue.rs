@@ -114,14 +114,19 @@ mod tests {
         let groups = groups(vec![approval("a"), approval("b")]);
         let shown = entry(&groups[0], UnixMillis(0)).into_string();
         assert!(shown.contains("2 × ") && shown.contains("&lt;i&gt;") && shown.contains('…'), "{shown}");
-        assert!(!shown.contains("<i>") && !shown.contains('\u{202e}') && !shown.contains("second"), "{shown}");
+        assert!(
+            !shown.contains("<i>") && !shown.contains('\u{202e}') && !shown.contains("second"),
+            "{shown}"
+        );
     }
 
     #[test]
     fn the_numbers_have_their_names() {
         let numbers = Numbers { asked: 41, approved: 30, unread: 12, denied: 3, expired: 8 };
         let shown = shown_numbers(numbers).into_string();
-        for part in ["<dt>Asked</dt><dd>41</dd>", "<dt>Approved unread</dt><dd>12</dd>", "<dt>Expired</dt><dd>8</dd>"] {
+        for part in
+            ["<dt>Asked</dt><dd>41</dd>", "<dt>Approved unread</dt><dd>12</dd>", "<dt>Expired</dt><dd>8</dd>"]
+        {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }
     }

@@ -59,9 +59,8 @@ impl Readings {
     /// Counts the approvals that a viewer sees.
     pub(crate) fn count(&self, viewer: &str, seen: &[Approval], now: UnixMillis) -> Numbers {
         let from = now.0.saturating_sub(DAY);
-        let is_of_day = |at: Option<&wire::Timestamp>| {
-            at.and_then(UnixMillis::from_wire).is_some_and(|at| at.0 >= from)
-        };
+        let is_of_day =
+            |at: Option<&wire::Timestamp>| at.and_then(UnixMillis::from_wire).is_some_and(|at| at.0 >= from);
         let mut numbers = Numbers::default();
         for approval in seen {
             numbers.asked += usize::from(is_of_day(approval.created_at.as_ref()));

@@ -92,7 +92,9 @@ impl Surroundings {
         );
         let earlier = of_run.map(|listed| listed.into_inner().approvals).unwrap_or_default();
         let is_earlier = |one: &Approval| {
-            one.state() != State::Pending && one.operation == approval.operation && one.approval_id != approval.approval_id
+            one.state() != State::Pending
+                && one.operation == approval.operation
+                && one.approval_id != approval.approval_id
         };
         let (previous, next) = neighbours(waiting.unwrap_or_default(), approval);
         Self {
@@ -160,7 +162,10 @@ mod tests {
 
     #[test]
     fn a_path_has_no_foreign_text() {
-        assert_eq!(path(&one("0198a1b2-0000-7000-8000-00000000aaaa")), "/approvals/0198a1b2-0000-7000-8000-00000000aaaa");
+        assert_eq!(
+            path(&one("0198a1b2-0000-7000-8000-00000000aaaa")),
+            "/approvals/0198a1b2-0000-7000-8000-00000000aaaa"
+        );
         for bad in ["", "../x", "a?b", "//evil.example.org", "a b", "\u{202e}"] {
             assert_eq!(path(&one(bad)), "/approvals", "{bad}");
         }
