@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 79] = [
+const ARROWS: [(&str, &str); 82] = [
     ("admission", ""),
     (
         "anomaly",
@@ -35,7 +35,7 @@ const ARROWS: [(&str, &str); 79] = [
     ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (
         "cli",
-        "audit capacity certificates checkup cofferdam-client command-context document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout usage-report wire",
+        "audit capacity certificates checkup cofferdam-client command-context consent-proof document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout usage-report wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-context", "cofferdam-client compose presentation wire"),
@@ -47,10 +47,11 @@ const ARROWS: [(&str, &str); 79] = [
     ("comparisons", "admission audit audit-service identity operations refusal runs wire"),
     ("compose", "document"),
     ("confinement", ""),
+    ("consent-proof", ""),
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads web-console webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons consent-proof containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage notices oidc operations passkeys policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads web-console webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
@@ -92,8 +93,10 @@ const ARROWS: [(&str, &str); 79] = [
         "admission atomic-file containers egress-rules git-wire host-launch leftovers operations refusal",
     ),
     ("model-usage", "egress-rules timestamp"),
+    ("notices", "operations refusal store text timestamp webhook"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),
+    ("passkeys", "audit audit-service consent-proof operations refusal store timestamp"),
     ("policy", "document egress-rules jail operations text"),
     (
         "port-forwarding",
