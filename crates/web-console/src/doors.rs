@@ -13,10 +13,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Identity;
-use crate::approvals::Readings;
-use crate::notice::NoticeLinks;
 use crate::kept::Kept;
+use crate::notice_links::NoticeLinks;
 use crate::origin::Origin;
+use crate::readings::Readings;
 use crate::session::{Sessions, key_of, secret};
 
 /// Life of a link, milliseconds.

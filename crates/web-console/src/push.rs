@@ -12,10 +12,10 @@ use wire::v1::{
 use crate::State;
 use crate::api::quick;
 use crate::approvals::moment;
+use crate::ceremony::bytes;
 use crate::error::{Problem, redirect};
 use crate::form::Checked;
 use crate::layout::{csrf, page};
-use crate::passkeys::bytes;
 use crate::shown::line;
 use crate::viewer::Viewer;
 

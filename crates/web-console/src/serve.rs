@@ -20,7 +20,8 @@ use tokio_util::task::TaskTracker;
 use tonic::codegen::http::Request;
 use tower::ServiceExt as _;
 
-use crate::access::{Access, Certificate};
+use crate::access::Access;
+use crate::connection::Connection;
 use crate::doors::Doors;
 use crate::error::Problem;
 use crate::{Parts, State, guard, routes};
@@ -40,15 +41,6 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(100);
 /// Time for browsers to disconnect at the stop.
 const GOODBYE: Duration = Duration::from_secs(1);
-
-/// The connection of a request.
-#[derive(Clone)]
-pub(crate) struct Connection {
-    pub(crate) address: IpAddr,
-    pub(crate) certificate: Option<Certificate>,
-    /// Slot of the connection, which is proven when a session is shown.
-    pub(crate) slot: Arc<Slot>,
-}
 
 /// Serves until the stop.
 pub async fn serve(listener: TcpListener, access: Access, doors: Arc<Doors>, stop: CancellationToken) {

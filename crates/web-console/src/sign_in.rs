@@ -14,10 +14,10 @@ use wire::v1::GetViewerRequest;
 use crate::State;
 use crate::access::{Identity, Token};
 use crate::api::quick;
+use crate::connection::Connection;
 use crate::error::{Problem, redirect};
 use crate::form::{Checked, Fields};
 use crate::layout::{own_path, page, sign_in_for};
-use crate::serve::Connection;
 use crate::shown::line;
 use crate::viewer::services;
 

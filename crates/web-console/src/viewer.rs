@@ -13,9 +13,9 @@ use wire::v1::GetViewerRequest;
 use crate::State;
 use crate::access::Identity;
 use crate::api::{Services, quick};
+use crate::connection::Connection;
 use crate::error::Problem;
 use crate::guard::{is_from_elsewhere, is_own_request};
-use crate::serve::Connection;
 use crate::session::Session;
 
 /// A person who looks at a page.

@@ -1,4 +1,4 @@
-//! What a reviewer must see of a request: who asks, why, what exactly, under which rule, and until when.
+//! Shows the facts of a request that a reviewer needs: who asks, why, for what exactly, under which rule, and until when.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -10,6 +10,13 @@ use wire::v1::{Approval, ApprovalVote, BoundFile, Run};
 use super::arguments::arguments;
 use super::diff::diff;
 use crate::shown::line;
+
+/// Returns the path of the page of an approval.
+pub(super) fn path(approval: &Approval) -> String {
+    let id = &approval.approval_id;
+    let is_plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if is_plain { format!("/approvals/{id}") } else { "/approvals".to_owned() }
+}
 
 /// Rows of a table of facts. An empty value has no row.
 pub(super) fn rows(rows: &[(&str, &str)]) -> Markup {
@@ -265,6 +272,16 @@ mod tests {
             for bad in ["<script", "<a ", "\u{202e}", "\u{1b}", "\u{200b}", "\r"] {
                 assert!(!shown.contains(bad), "{bad:?} is in {shown}");
             }
+        }
+    }
+
+    #[test]
+    fn a_path_has_no_foreign_text() {
+        let of = |id: &str| path(&Approval { approval_id: id.into(), ..Default::default() });
+        let plain = "0198a1b2-0000-7000-8000-00000000aaaa";
+        assert_eq!(of(plain), format!("/approvals/{plain}"));
+        for bad in ["", "../x", "a?b", "//evil.example.org", "a b", "\u{202e}"] {
+            assert_eq!(of(bad), "/approvals", "{bad}");
         }
     }
 

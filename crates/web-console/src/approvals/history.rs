@@ -6,8 +6,8 @@ use tonic::codegen::http::Uri;
 use wire::v1::approval::State;
 use wire::v1::{Approval, ListApprovalsRequest};
 
+use super::facts;
 use super::pager::Pager;
-use super::{facts, request};
 use crate::api::quick;
 use crate::error::Problem;
 use crate::form::Fields;
@@ -32,7 +32,7 @@ pub(super) async fn page(uri: Uri, viewer: Viewer) -> Result<Response, Problem> 
                     tbody {
                         @for one in pager.part(&decided) {
                             tr {
-                                td { a href=(request::path(one)) { (facts::headline(one)) } }
+                                td { a href=(facts::path(one)) { (facts::headline(one)) } }
                                 td { (one.state().as_str_name().to_lowercase()) }
                                 td { (line(&one.decided_by)) }
                                 td { @if let Some(at) = &one.decided_at { (facts::moment(at)) } }

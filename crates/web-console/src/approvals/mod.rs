@@ -4,22 +4,22 @@
 //! not shown in full is not decided. The API checks the rest: the reviewer's level, the requester, the state and the time.
 
 mod arguments;
+mod ballot;
 mod decide;
 mod diff;
 mod facts;
 mod group;
+mod groups;
 mod history;
 mod pager;
 mod queue;
-mod readings;
 mod request;
+mod sign;
 
-pub(crate) use decide::Ballot;
 pub(crate) use facts::moment;
-pub(crate) use readings::Readings;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
 
 use crate::State;
 
@@ -29,4 +29,5 @@ pub(crate) fn routes() -> Router<State> {
         .route("/approvals/history", get(history::page))
         .route("/approvals/group/{key}", get(group::page).post(decide::group))
         .route("/approvals/{id}", get(request::page).post(decide::one))
+        .route("/passkeys/consent/{id}", post(sign::begin))
 }

@@ -8,14 +8,14 @@ use tonic::codegen::http::Uri;
 use wire::v1::ListApprovalsRequest;
 
 use super::facts;
-use super::group::{Group, groups, pending};
+use super::groups::{Group, groups, pending};
 use super::pager::Pager;
-use super::readings::Numbers;
 use crate::State as Console;
 use crate::api::quick;
 use crate::error::Problem;
 use crate::form::Fields;
 use crate::layout::live_page;
+use crate::readings::Numbers;
 use crate::shown::line;
 use crate::viewer::Viewer;
 

@@ -1,6 +1,6 @@
 //! The numbers of the last day: how often consent was asked for, and how it was given.
 //!
-//! Consent that is asked for too often is consent that nobody reads. The share that was approved unread shows it.
+//! Reviewers who are asked too often consent without reading. The share that was approved unread shows it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,7 +9,7 @@ use timestamp::UnixMillis;
 use wire::v1::Approval;
 use wire::v1::approval::State;
 
-/// Time between the first look and the consent below which nobody has read, milliseconds.
+/// Time between the first look and the consent that is too short for reading, milliseconds.
 const UNREAD: u64 = 2_000;
 /// The time that is counted, milliseconds.
 const DAY: u64 = 24 * 60 * 60 * 1_000;
