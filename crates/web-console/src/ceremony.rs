@@ -10,6 +10,7 @@ use tonic::codegen::http::header::CONTENT_TYPE;
 use wire::v1::PasskeyProof;
 
 use crate::error::Problem;
+use crate::failure::status_of;
 use crate::form::Fields;
 
 /// Returns an answer for the script.

@@ -8,7 +8,7 @@ use crate::shown::line;
 use crate::viewer::Viewer;
 
 /// Pages in the navigation. A module with pages adds its own.
-const PAGES: [(&str, &str); 1] = [("/approvals", "Approvals")];
+const PAGES: [(&str, &str); 2] = [("/approvals", "Approvals"), ("/passkeys", "Passkeys")];
 /// Longest path to which a sign-in leads back, bytes.
 const LONGEST_PATH: usize = 512;
 

@@ -64,6 +64,7 @@ fn main(viewer: &Viewer, passkeys: &[Passkey]) -> Markup {
                 p #passkey-state role="status" { noscript { "A passkey needs JavaScript." } }
             }
         }
+        p { a href="/push" { "Notices in this browser" } }
         script src="/assets/passkey.js" defer {}
     }
 }

@@ -40,7 +40,7 @@ async fn list(viewer: Viewer) -> Result<Response, Problem> {
     let key = viewer.services.push().get_push_key(quick(GetPushKeyRequest {})).await?.into_inner().public_key;
     let listed = viewer.services.push().list_subscriptions(quick(ListSubscriptionsRequest {})).await?;
     let main = main(&viewer, &hex::encode(key), &listed.into_inner().subscriptions);
-    Ok(page("Notices", Some(&viewer), main))
+    Ok(page("Passkeys", Some(&viewer), main))
 }
 
 fn main(viewer: &Viewer, key: &str, subscriptions: &[Subscription]) -> Markup {
