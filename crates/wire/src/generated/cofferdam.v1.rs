@@ -18720,8 +18720,9 @@ pub mod passkey_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Registers passkeys, and prepares decisions that are signed with one. There is one relying party: the console, at the origin that
-    /// the configuration has (`passkeys.origin`). Without it, all methods but ListPasskeys and RemovePasskey are refused.
+    /// Registers passkeys, and prepares decisions that are signed with one. There is one relying party: the web console, at its origin. On
+    /// a daemon without a console, or with one that is reached by an address instead of a name, all methods but ListPasskeys and
+    /// RemovePasskey are refused.
     #[derive(Debug, Clone)]
     pub struct PasskeyServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -18990,8 +18991,9 @@ pub mod passkey_service_server {
             tonic::Status,
         >;
     }
-    /// Registers passkeys, and prepares decisions that are signed with one. There is one relying party: the console, at the origin that
-    /// the configuration has (`passkeys.origin`). Without it, all methods but ListPasskeys and RemovePasskey are refused.
+    /// Registers passkeys, and prepares decisions that are signed with one. There is one relying party: the web console, at its origin. On
+    /// a daemon without a console, or with one that is reached by an address instead of a name, all methods but ListPasskeys and
+    /// RemovePasskey are refused.
     #[derive(Debug)]
     pub struct PasskeyServiceServer<T> {
         inner: Arc<T>,
