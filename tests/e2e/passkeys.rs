@@ -230,7 +230,7 @@ async fn a_decision_without_its_signature_is_refused_at_every_door() {
     assert_eq!(reason(&approve(&mut run, &id, "", Some(unknown)).await.unwrap_err()), "NOT_FOUND");
     assert_eq!(run.clients.approval(&id).await.state(), State::Pending);
 
-    // A copy of the passkey, whose counter is behind.
+    // A copy of the passkey, with a lower counter.
     let begun = begin(&mut passkeys, &id, "").await.unwrap();
     let before = phone.count.swap(0, Ordering::Relaxed);
     let copied = phone.sign(&begun.challenge, 0x05);

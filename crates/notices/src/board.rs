@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use timestamp::UnixMillis;
 use tokio::sync::watch;
 
-/// Ends that are kept for receivers that were told of the approval. Older ones are told as `OVER`.
+/// Ends that are kept for receivers that know the approval. Older ones are sent as `OVER`.
 const MAX_ENDS: usize = 1_000;
 
 /// An approval that waits, as far as it may leave the host.
@@ -25,7 +25,7 @@ pub struct Notice {
     pub preview: String,
 }
 
-/// The state that receivers are told.
+/// The approvals as receivers learn of them.
 #[derive(Debug)]
 pub struct Board {
     state: Mutex<State>,

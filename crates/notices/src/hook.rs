@@ -13,7 +13,7 @@ use webhook::{Endpoint, Failed, Sender, backoff};
 use crate::board::Board;
 use crate::form::{Form, News, body};
 
-/// A webhook that is told of approvals.
+/// A webhook that learns of approvals.
 #[derive(Debug, Clone)]
 pub struct Hook {
     pub endpoint: Endpoint,
@@ -41,7 +41,7 @@ impl Links {
 }
 
 impl Hook {
-    /// Tells of approvals until `stop`, or until the receiver wants no more.
+    /// Tells of approvals until `stop`, or until the receiver refuses further messages.
     pub async fn run(self, board: Arc<Board>, links: Links, sender: Sender, stop: CancellationToken) {
         let name = self.endpoint.name.clone();
         let telling = Telling { hook: self, board, links, sender, told: BTreeMap::new() };
@@ -61,7 +61,7 @@ struct Telling {
 }
 
 impl Telling {
-    /// Returns when the receiver wants no more.
+    /// Returns when the receiver refuses further messages.
     async fn run(mut self) {
         let mut changes = self.board.changes();
         let pause = Duration::from_mins(1) / self.hook.per_minute.max(1);
@@ -84,7 +84,7 @@ impl Telling {
         }
     }
 
-    /// Sends one message, with retries. Returns false if the receiver wants no more.
+    /// Sends one message, with retries. Returns false if the receiver refuses further ones.
     async fn tell(&mut self) -> bool {
         let endpoint = &self.hook.endpoint;
         let (mut id, mut last) = (String::new(), None);

@@ -1,4 +1,4 @@
-//! Reads `notices` and `push`: how people are told of approvals that wait.
+//! Reads `notices` and `push`: how people learn of approvals that wait.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) struct Notices {
     pub(crate) push: Option<PushSettings>,
 }
 
-/// A webhook that is told of approvals.
+/// A webhook that learns of approvals.
 #[derive(Debug, Clone)]
 struct Webhook {
     name: String,
