@@ -22,7 +22,7 @@ use wire::v1;
 use wire::v1::approval_service_server::ApprovalService;
 use wire::v1::decide_approval_request::Decision;
 
-use super::passkey::{assertion, draft};
+use super::signing::{assertion, draft};
 use super::{MAX_MESSAGE, behind, portion, principal};
 
 /// Maximum size of the operations, previews and files in a list, bytes. The list has to fit into one message.

@@ -26,6 +26,7 @@ pub(crate) mod process;
 pub(crate) mod push;
 pub(crate) mod run;
 pub(crate) mod session;
+mod signing;
 pub(crate) mod terminal;
 pub(crate) mod token;
 pub(crate) mod tool;
