@@ -72,7 +72,10 @@ notices:
     assert_eq!(header(&request, "webhook-signature"), signature(&[1; 24], &request));
     assert_eq!(body["type"], "approval.waiting");
     let told = &body["data"]["approvals"][0];
-    assert_eq!((&told["approval_id"], &told["operation"]), (&asked.approval_id.as_str().into(), &"edit".into()));
+    assert_eq!(
+        (&told["approval_id"], &told["operation"]),
+        (&asked.approval_id.as_str().into(), &"edit".into())
+    );
     assert_eq!((&told["profile"], &body["data"]["run_id"]), (&"review".into(), &run.id().into()));
     let origin = daemon.told("the console is served origin=");
     let link = format!("{origin}/approvals/{}", asked.approval_id);
@@ -100,7 +103,7 @@ async fn a_receiver_that_fails_delays_no_call_and_hears_no_decided_approval() {
     let directory = tempfile::tempdir().unwrap();
     let (port, mut requests) = receiver().await;
     let config = format!(
-        "notices: {{ webhooks: [{{ name: pager, url: 'http://127.0.0.1:{port}/', secret_file: {}, batch: 1s, max_per_minute: 60, first_retry: 1s }}] }}\n",
+        "notices: {{ webhooks: [{{ name: pager, url: 'http://127.0.0.1:{port}/', secret_file: {}, batch: 1s, max_per_minute: 60, first_retry: 1s, timeout: 60s }}] }}\n",
         secret(directory.path()).display()
     );
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
@@ -119,7 +122,10 @@ async fn a_receiver_that_fails_delays_no_call_and_hears_no_decided_approval() {
 }
 
 /// A push service: gives the head and the body of each request, and answers with `status`.
-async fn push_service(certificates: &Certificates, status: &'static str) -> (u16, mpsc::Receiver<(String, Vec<u8>)>) {
+async fn push_service(
+    certificates: &Certificates,
+    status: &'static str,
+) -> (u16, mpsc::Receiver<(String, Vec<u8>)>) {
     let acceptor = certificates.acceptor();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -175,7 +181,14 @@ fn opened(key: EphemeralPrivateKey, auth: &[u8], body: &[u8]) -> Value {
 }
 
 /// A request to the console by HTTP; the answer's head and body.
-async fn http(origin: &str, port: u16, method: &str, path: &str, headers: &str, body: &str) -> (String, String) {
+async fn http(
+    origin: &str,
+    port: u16,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> (String, String) {
     let host = origin.split_once("://").unwrap().1;
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let length = body.len();
@@ -217,7 +230,9 @@ async fn a_phone_gets_an_encrypted_link_that_shows_one_approval_once() {
         p256dh: key.compute_public_key().unwrap().as_ref().to_vec(),
         auth: vec![7; 16],
     };
-    for elsewhere in ["https://127.0.0.1/", "http://localhost/", "https://169.254.169.254/", "https://push.example.org/"] {
+    for elsewhere in
+        ["https://127.0.0.1/", "http://localhost/", "https://169.254.169.254/", "https://push.example.org/"]
+    {
         let refused = push.subscribe(bearer.shows(subscribe(elsewhere.into()))).await.unwrap_err();
         assert_eq!(reason(&refused), "INVALID_ARGUMENT", "{elsewhere}");
     }
@@ -234,11 +249,15 @@ async fn a_phone_gets_an_encrypted_link_that_shows_one_approval_once() {
     assert_eq!(text.as_object().unwrap().len(), 1, "the link alone");
     let origin = daemon.told("the console is served origin=");
     let link = text["link"].as_str().unwrap().strip_prefix(&origin).unwrap().to_owned();
-    let console: std::net::SocketAddr = daemon.told(&format!("the console is served origin={origin} address=")).parse().unwrap();
+    let console: std::net::SocketAddr =
+        daemon.told(&format!("the console is served origin={origin} address=")).parse().unwrap();
 
     // Looking at the link uses nothing up; following it opens one session, of this approval.
     let (head, page) = http(&origin, console.port(), "GET", &link, "", "").await;
-    assert!(head.starts_with("HTTP/1.1 200") && page.contains("token:phone") && !page.contains(SECRET_TEXT), "{page}");
+    assert!(
+        head.starts_with("HTTP/1.1 200") && page.contains("token:phone") && !page.contains(SECRET_TEXT),
+        "{page}"
+    );
     let code = link.split_once('?').unwrap().1;
     let (head, _) = http(&origin, console.port(), "POST", "/notice", "", code).await;
     assert!(head.starts_with("HTTP/1.1 303"), "{head}");
@@ -246,7 +265,10 @@ async fn a_phone_gets_an_encrypted_link_that_shows_one_approval_once() {
     assert_eq!(path, format!("/approvals/{}", asked.approval_id));
     let cookie = format!("cookie: {}\r\n", header(&head, "set-cookie").split(';').next().unwrap());
     let (head, page) = http(&origin, console.port(), "GET", &path, &cookie, "").await;
-    assert!(head.starts_with("HTTP/1.1 200") && page.contains(SECRET_TEXT), "the whole is shown first: {head}");
+    assert!(
+        head.starts_with("HTTP/1.1 200") && page.contains(SECRET_TEXT),
+        "the whole is shown first: {head}"
+    );
     for other in ["/approvals", "/passkeys", "/push"] {
         let (head, _) = http(&origin, console.port(), "GET", other, &cookie, "").await;
         assert!(head.starts_with("HTTP/1.1 403"), "{other}: {head}");
@@ -258,7 +280,8 @@ async fn a_phone_gets_an_encrypted_link_that_shows_one_approval_once() {
         let (_, after) = page.split_once(&format!("name=\"{name}\" value=\"")).expect(name);
         after.split('"').next().unwrap().to_owned()
     };
-    let form = format!("csrf={}&approval={}&remember=once&decision=approve", field("csrf"), field("approval"));
+    let form =
+        format!("csrf={}&approval={}&remember=once&decision=approve", field("csrf"), field("approval"));
     let (head, _) = http(&origin, console.port(), "POST", &path, &cookie, &form).await;
     assert!(head.starts_with("HTTP/1.1 303"), "{head}");
     assert_eq!(run.clients.approval(&asked.approval_id).await.decided_by, "token:phone");

@@ -57,8 +57,10 @@ impl Authenticator {
 
     fn client_data(&self, ceremony: &str, challenge: &[u8]) -> Vec<u8> {
         let (challenge, origin) = (URL_SAFE_NO_PAD.encode(challenge), &self.origin);
-        format!(r#"{{"type":"{ceremony}","challenge":"{challenge}","origin":"{origin}","crossOrigin":false}}"#)
-            .into_bytes()
+        format!(
+            r#"{{"type":"{ceremony}","challenge":"{challenge}","origin":"{origin}","crossOrigin":false}}"#
+        )
+        .into_bytes()
     }
 
     /// The authenticator data of a new passkey.
@@ -253,7 +255,7 @@ async fn a_decision_without_its_signature_is_refused_at_every_door() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_passkey_needs_the_first_and_a_removed_one_signs_nothing() {
-    let (mut daemon, mut run, mut passkeys, origin) = started().await;
+    let (mut daemon, _run, mut passkeys, origin) = started().await;
     let (phone, tablet) = (Authenticator::new("phone", &origin), Authenticator::new("tablet", &origin));
     register(&mut passkeys, &phone, None).await.unwrap();
     let alone = register(&mut passkeys, &tablet, None).await.unwrap_err();
@@ -270,13 +272,17 @@ async fn a_second_passkey_needs_the_first_and_a_removed_one_signs_nothing() {
     let origin = daemon.told("the console is served origin=");
     let mut passkeys = PasskeyServiceClient::new(daemon.connect().await.channel);
     let listed = passkeys.list_passkeys(v1::ListPasskeysRequest {}).await.unwrap().into_inner().passkeys;
-    assert_eq!(listed.iter().map(|it| it.credential_id.as_slice()).collect::<Vec<_>>(), [b"phone", &b"tablet"[..]]);
+    assert_eq!(
+        listed.iter().map(|it| it.credential_id.as_slice()).collect::<Vec<_>>(),
+        [b"phone", &b"tablet"[..]]
+    );
 
     let id = hex::encode("phone");
     let removed = coffer(&daemon, &["passkey", "remove", &id]);
     assert!(removed.status.success(), "{removed:?}");
     let kinds = ["passkey_registered", "passkey_removed"];
-    let counts = [run.clients.events("", kinds[0]).await.len(), run.clients.events("", kinds[1]).await.len()];
+    let mut clients = daemon.connect().await;
+    let counts = [clients.events("", kinds[0]).await.len(), clients.events("", kinds[1]).await.len()];
     assert_eq!(counts, [2, 1]);
     let workspace = daemon.workspace("v", &[("a.txt", "one\n")]);
     let mut run = daemon.run("p", &workspace).await;

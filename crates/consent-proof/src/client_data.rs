@@ -23,12 +23,7 @@ struct ClientData {
 }
 
 /// Checks client data against the ceremony, the challenge and the origin that are expected.
-pub(crate) fn check(
-    json: &[u8],
-    ceremony: &str,
-    challenge: &[u8],
-    party: &RelyingParty,
-) -> Result<(), Flaw> {
+pub(crate) fn check(json: &[u8], ceremony: &str, challenge: &[u8], party: &RelyingParty) -> Result<(), Flaw> {
     if json.is_empty() || json.len() > MAX {
         return Err(Flaw::Size);
     }

@@ -82,8 +82,13 @@ fn every_change_of_a_record_is_found() {
     assert!(flaw(|log| log.decided["vote"]["comment"] = "never".into()).contains("comment"));
     assert!(flaw(|log| log.requested["digest"] = digest("another call").into()).contains("no request"));
     assert!(flaw(|log| log.registered["principal"] = "token:other".into()).contains("no registration"));
-    assert!(flaw(|log| log.registered["public_key"] = json!(Authenticator::es256().key())).contains("no registration"));
-    assert!(flaw(|log| log.decided["vote"]["proof"]["statement"]["digest"] = "x".into()).contains("challenge"));
+    assert!(
+        flaw(|log| log.registered["public_key"] = json!(Authenticator::es256().key()))
+            .contains("no registration")
+    );
+    assert!(
+        flaw(|log| log.decided["vote"]["proof"]["statement"]["digest"] = "x".into()).contains("challenge")
+    );
     assert!(flaw(|log| log.decided["vote"]["proof"]["signature"] = "3000".into()).contains("signature"));
     assert!(flaw(|log| log.decided["vote"]["proof"] = json!({ "truncated": {} })).contains("malformed"));
     assert!(flaw(|log| log.decided["vote"]["proof"]["more"] = 1.into()).contains("malformed"));

@@ -71,8 +71,10 @@ impl Authenticator {
     #[expect(clippy::unused_self, reason = "reads as the act of one authenticator")]
     pub(crate) fn client_data(&self, ceremony: &str, challenge: &[u8], origin: &str) -> Vec<u8> {
         let challenge = URL_SAFE_NO_PAD.encode(challenge);
-        format!(r#"{{"type":"{ceremony}","challenge":"{challenge}","origin":"{origin}","crossOrigin":false}}"#)
-            .into_bytes()
+        format!(
+            r#"{{"type":"{ceremony}","challenge":"{challenge}","origin":"{origin}","crossOrigin":false}}"#
+        )
+        .into_bytes()
     }
 
     pub(crate) fn sign(&self, authenticator_data: Vec<u8>, client_data_json: Vec<u8>) -> Assertion {

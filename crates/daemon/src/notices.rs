@@ -41,9 +41,10 @@ pub(crate) fn start(
         let may_review = Box::new(move |principal: &str| may_review(&tokens, principal));
         let link = Box::new(move |principal: &str, (approval, run): (&str, &str)| {
             let is_linked = principal.starts_with("uid:") || principal.starts_with("token:");
-            let made = doors.as_ref().filter(|_| is_linked).and_then(|doors| {
-                doors.make_notice_link(principal, (approval, run), UnixMillis::now())
-            });
+            let made = doors
+                .as_ref()
+                .filter(|_| is_linked)
+                .and_then(|doors| doors.make_notice_link(principal, (approval, run), UnixMillis::now()));
             made.unwrap_or_else(|| links.approval(approval))
         });
         tasks.spawn(push.run(board.clone(), (link, may_review), sender, stop.clone()));

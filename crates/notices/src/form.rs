@@ -107,9 +107,8 @@ fn slack(news: &News, details: bool, link: &dyn Fn(&str) -> String, now: UnixMil
 
 fn teams(news: &News, details: bool, link: &dyn Fn(&str) -> String, now: UnixMillis) -> Value {
     // A TextBlock has markup, a TextRun has none.
-    let plain = |text: &str| {
-        json!({ "type": "RichTextBlock", "inlines": [{ "type": "TextRun", "text": text }] })
-    };
+    let plain =
+        |text: &str| json!({ "type": "RichTextBlock", "inlines": [{ "type": "TextRun", "text": text }] });
     let mut cards = vec![plain(&headline(news))];
     for (index, notice) in news.new.iter().take(MAX_LISTED).enumerate() {
         cards.push(plain(&line(notice, now)));
@@ -164,7 +163,11 @@ fn rest(news: &News) -> impl Iterator<Item = String> {
 fn line(notice: &Notice, now: UnixMillis) -> String {
     let Notice { operation, profile, risk, approval_id, .. } = notice;
     let operation = text::one_line(operation);
-    format!("{operation}, {risk} risk, profile {profile}, {} s left ({})", left(notice, now), short(approval_id))
+    format!(
+        "{operation}, {risk} risk, profile {profile}, {} s left ({})",
+        left(notice, now),
+        short(approval_id)
+    )
 }
 
 fn left(notice: &Notice, now: UnixMillis) -> u64 {

@@ -46,7 +46,10 @@ impl Hook {
         let name = self.endpoint.name.clone();
         let telling = Telling { hook: self, board, links, sender, told: BTreeMap::new() };
         if stop.run_until_cancelled(telling.run()).await.is_some() {
-            tracing::error!(webhook = name, "the receiver wants no notices of approvals, and gets none until a restart");
+            tracing::error!(
+                webhook = name,
+                "the receiver wants no notices of approvals, and gets none until a restart"
+            );
         }
     }
 }
@@ -106,12 +109,20 @@ impl Telling {
                 Err(Failed { for_good: true, .. }) => return false,
                 Err(Failed { message, .. }) if attempt >= endpoint.attempts => {
                     let run = &news.run_id;
-                    tracing::error!(webhook = endpoint.name, run, "notices of approvals are not delivered: {message}");
+                    tracing::error!(
+                        webhook = endpoint.name,
+                        run,
+                        "notices of approvals are not delivered: {message}"
+                    );
                     self.note(news);
                     return true;
                 }
                 Err(Failed { message, .. }) => {
-                    tracing::warn!(webhook = endpoint.name, attempt, "a notice of approvals was not delivered: {message}");
+                    tracing::warn!(
+                        webhook = endpoint.name,
+                        attempt,
+                        "a notice of approvals was not delivered: {message}"
+                    );
                     sleep(backoff(endpoint.first_retry, attempt, Uuid::new_v4().as_u128())).await;
                 }
             }

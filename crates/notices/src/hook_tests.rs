@@ -46,7 +46,9 @@ async fn receiver(statuses: &'static [u16]) -> (u16, mpsc::UnboundedReceiver<Val
                 }
             };
             let status = statuses[nr.min(statuses.len() - 1)];
-            let _ = stream.write_all(format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n").as_bytes()).await;
+            let _ = stream
+                .write_all(format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n").as_bytes())
+                .await;
             let _ = bodies.send(body);
         }
     });

@@ -129,8 +129,7 @@ impl Draft {
         let remember = match self.remember {
             "prefix" => {
                 // Each word with its length, as words may hold any separator.
-                let words: String =
-                    self.prefix.iter().map(|word| format!("{}:{word}", word.len())).collect();
+                let words: String = self.prefix.iter().map(|word| format!("{}:{word}", word.len())).collect();
                 format!("prefix:{}", digest(&words))
             }
             other => other.to_owned(),

@@ -116,9 +116,9 @@ impl Passkeys {
 
     async fn keep(&self, passkey: &Passkey) -> Result<(), Refusal> {
         let passkey = passkey.clone();
-        let kept = self.store.with(move |store| {
-            store.put_passkey(&passkey.credential_id, &serde_json::to_string(&passkey)?)
-        });
+        let kept = self
+            .store
+            .with(move |store| store.put_passkey(&passkey.credential_id, &serde_json::to_string(&passkey)?));
         kept.await.map_err(|error| Refusal::internal("storing the passkey", &chain(&error)))
     }
 }

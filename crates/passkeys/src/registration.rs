@@ -76,7 +76,9 @@ impl Passkeys {
         if mine.len() >= MAX_OF_PRINCIPAL || known >= MAX {
             return Err(Refusal::new(
                 Reason::Overloaded,
-                format!("a principal has at most {MAX_OF_PRINCIPAL} passkeys, the daemon {MAX}: an operator removes some"),
+                format!(
+                    "a principal has at most {MAX_OF_PRINCIPAL} passkeys, the daemon {MAX}: an operator removes some"
+                ),
             ));
         }
         let made = register(&answer.authenticator_data, &answer.client_data_json, &nonce, party)

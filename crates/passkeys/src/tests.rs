@@ -122,7 +122,8 @@ async fn passkeys_outlive_the_daemon_with_their_counters_and_a_copy_is_refused()
         passkeys.verify_consent("uid:1", &draft(), &one.sign(&asked.challenge)).await.unwrap();
     }
     let store = Store::open(&place.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
-    let (audit, ..) = AuditLog::open(&place.path().join("audit2"), audit_service::Settings::default()).unwrap();
+    let (audit, ..) =
+        AuditLog::open(&place.path().join("audit2"), audit_service::Settings::default()).unwrap();
     let party = RelyingParty { id: HOST.into(), origin: ORIGIN.into() };
     let passkeys = Passkeys::open(store, Arc::new(audit), Some(party)).unwrap();
     assert!(passkeys.list(Some("uid:1"))[0].used_at.is_some() && passkeys.list(Some("uid:2")).is_empty());

@@ -156,7 +156,8 @@ impl ApprovalPolicy {
     }
 }
 
-pub(super) const KEYS: [&str; 7] = ["timeout_s", "reminder", "quorum", "levels", "passkey", "freeze", "remember"];
+pub(super) const KEYS: [&str; 7] =
+    ["timeout_s", "reminder", "quorum", "levels", "passkey", "freeze", "remember"];
 const LEVELS: [(&str, Level); 2] = [("approver", Level::Approver), ("director", Level::Director)];
 const RISKS: [&str; 4] = ["low", "medium", "high", "critical"];
 const FORMS: [(&str, Form); 2] = [("digest", Form::Digest), ("prefix", Form::Prefix)];
@@ -254,7 +255,8 @@ mod tests {
     fn a_passkey_is_asked_for_from_a_risk_on_and_a_typing_error_asks_for_it_always() {
         let asks = |section: &str| {
             let policy = load(section).unwrap();
-            [Risk::Low, Risk::Medium, Risk::High, Risk::Critical].map(|risk| policy.terms(risk, &CALL).passkey)
+            [Risk::Low, Risk::Medium, Risk::High, Risk::Critical]
+                .map(|risk| policy.terms(risk, &CALL).passkey)
         };
         assert_eq!(asks("{}"), [false; 4]);
         assert_eq!(asks("{passkey: never}"), [false; 4]);

@@ -30,7 +30,8 @@ pub type Recorded = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
 type Record = Box<dyn Fn(&str, Value) -> Recorded + Send + Sync>;
 type Present = Box<dyn Fn(&Identity, IpAddr) -> Extensions + Send + Sync>;
-type Linked = Box<dyn Fn(String, String) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send>> + Send + Sync>;
+type Linked =
+    Box<dyn Fn(String, String) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send>> + Send + Sync>;
 type Tls = Box<dyn Fn(TcpStream) -> Handshake + Send + Sync>;
 
 /// Access to the daemon.
@@ -60,7 +61,10 @@ impl Access {
     #[must_use]
     pub fn linked(
         mut self,
-        linked: impl Fn(String, String) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send>> + Send + Sync + 'static,
+        linked: impl Fn(String, String) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send>>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.linked = Some(Box::new(linked));
         self

@@ -39,7 +39,8 @@ pub(crate) fn proof(fields: &Fields) -> Result<Option<PasskeyProof>, Problem> {
 
 /// Returns the bytes of a field in hexadecimal.
 pub(crate) fn bytes(fields: &Fields, name: &str) -> Result<Vec<u8>, Problem> {
-    let bad = |_| Problem::Bad(StatusCode::BAD_REQUEST, "A field of the browser's answer is malformed: try again.");
+    let bad =
+        |_| Problem::Bad(StatusCode::BAD_REQUEST, "A field of the browser's answer is malformed: try again.");
     hex::decode(fields.get(name)).map_err(bad)
 }
 

@@ -120,7 +120,12 @@ impl Doors {
     /// Makes a link that opens one approval for a principal, once. `approval` is its id and that of its run.
     ///
     /// Returns none if too many such links wait.
-    pub fn make_notice_link(&self, principal: &str, approval: (&str, &str), now: UnixMillis) -> Option<String> {
+    pub fn make_notice_link(
+        &self,
+        principal: &str,
+        approval: (&str, &str),
+        now: UnixMillis,
+    ) -> Option<String> {
         let code = self.notices.make(principal, approval, now)?;
         Some(format!("{}/notice?code={code}", self.origin))
     }

@@ -104,7 +104,16 @@ mod tests {
     #[test]
     fn the_scripts_make_no_markup_of_text_and_load_nothing() {
         for script in [SCRIPT, WORKER] {
-            for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "http", "import"] {
+            for word in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "Function(",
+                "http",
+                "import",
+            ] {
                 assert!(!script.contains(word), "{word}");
             }
             assert!(script.lines().count() < 200);

@@ -66,7 +66,11 @@ impl Target {
         let (scheme, usual) = if self.tls { ("https", 443) } else { ("http", 80) };
         let host = self.host.to_ascii_lowercase();
         let host = if host.contains(':') { format!("[{host}]") } else { host };
-        if self.port == usual { format!("{scheme}://{host}") } else { format!("{scheme}://{host}:{}", self.port) }
+        if self.port == usual {
+            format!("{scheme}://{host}")
+        } else {
+            format!("{scheme}://{host}:{}", self.port)
+        }
     }
 
     /// Returns scheme and authority. The rest may be secret.

@@ -71,7 +71,10 @@ fn render(approval: &Approval, now: &wire::Timestamp, page: &mut Output) {
     page.own("\n").styled(Style::Bold, "Preview").own("\n");
     let preview = if approval.preview.is_empty() { &approval.operation_json } else { &approval.preview };
     page.diff(preview);
-    if waits {
+    if waits && approval.needs_passkey {
+        page.own("\n").own("approve: in the console, with a passkey (coffer console)\n");
+        page.own("deny:    coffer approval deny ").word(&approval.approval_id).own("\n");
+    } else if waits {
         page.own("\n").own("approve: coffer approval approve ").word(&approval.approval_id).own("\n");
         for form in votes::options(approval) {
             page.own("         coffer approval approve ").word(&approval.approval_id);
@@ -129,6 +132,25 @@ mod tests {
              @@ -1 +1 @@\n-rm -rf /␍+harmless<U+202E>\n+␛[1A␛[2K\n\
              \napprove: coffer approval approve a\n\
              deny:    coffer approval deny a\n"
+        );
+    }
+
+    #[test]
+    fn an_approval_with_a_passkey_leads_to_the_console() {
+        let approval = Approval {
+            approval_id: "a".into(),
+            state: State::Pending.into(),
+            needs_passkey: true,
+            ..Default::default()
+        };
+        let mut page = Output::new(Look::PIPE);
+        render(&approval, &wire::Timestamp::default(), &mut page);
+        let text = page.as_str();
+        assert!(
+            text.ends_with(
+                "approve: in the console, with a passkey (coffer console)\ndeny:    coffer approval deny a\n"
+            ),
+            "{text}"
         );
     }
 

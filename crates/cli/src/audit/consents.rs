@@ -69,7 +69,11 @@ impl Consents {
             };
             let Some(consent) = ledger.take(entry) else { continue };
             let call = event.call_id.unwrap_or_default();
-            if self.approval.as_deref().is_none_or(|id| consent.approval_id.ends_with(id) || call.ends_with(id)) {
+            if self
+                .approval
+                .as_deref()
+                .is_none_or(|id| consent.approval_id.ends_with(id) || call.ends_with(id))
+            {
                 lines.push(line(record.sequence, call, consent));
             }
         }
@@ -95,7 +99,12 @@ fn render(lines: &[Line], page: &mut Output) {
         } else {
             page.styled(Style::Red, "NOT PROVED");
         }
-        page.own(" record ").word(&sequence.to_string()).own(": ").word(decision).own(" of ").word(approval_id);
+        page.own(" record ")
+            .word(&sequence.to_string())
+            .own(": ")
+            .word(decision)
+            .own(" of ")
+            .word(approval_id);
         page.own(" by ").word(principal);
         if !passkey.is_empty() {
             page.own(" with ").word(passkey);
@@ -124,7 +133,8 @@ mod tests {
             passkey: "phone".into(),
             flaw: flaw.map(str::to_owned),
         };
-        let lines = [line(7, "c1".into(), consent(None)), line(9, "c2".into(), consent(Some("it was changed")))];
+        let lines =
+            [line(7, "c1".into(), consent(None)), line(9, "c2".into(), consent(Some("it was changed")))];
         let mut page = Output::new(Look::PIPE);
         render(&lines, &mut page);
         assert_eq!(

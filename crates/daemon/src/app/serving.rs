@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use ::notices::Push;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, LAST_WAIT, Maintenance};
@@ -12,7 +13,6 @@ use calls::Control;
 use calls::grants::Grants;
 use disk_watch::DiskWatch;
 use identity::Access;
-use ::notices::Push;
 use listener::{Certificates, GuardLayer, Socket, Tokens};
 use oidc::Issuers;
 use refusal::chain;

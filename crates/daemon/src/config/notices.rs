@@ -57,7 +57,8 @@ impl Notices {
     /// Adds the sections in the form of the configuration file.
     pub(super) fn show(&self, shown: &mut Value) {
         if !self.webhooks.is_empty() {
-            shown["notices"] = json!({ "webhooks": self.webhooks.iter().map(Webhook::shown).collect::<Vec<_>>() });
+            shown["notices"] =
+                json!({ "webhooks": self.webhooks.iter().map(Webhook::shown).collect::<Vec<_>>() });
         }
         if let Some(push) = &self.push {
             shown["push"] = json!({ "hosts": push.hosts.shown(), "contact": push.contact });
@@ -149,7 +150,9 @@ fn to(fields: &Fields<'_>, form: Form) -> Option<To> {
     }
     for key in ["url", "secret_file", "allow_http"] {
         if let Some(at) = fields.get(key) {
-            at.problem("is for the form standard: a chat knows messages by their URL, which is in `url_file`");
+            at.problem(
+                "is for the form standard: a chat knows messages by their URL, which is in `url_file`",
+            );
         }
     }
     let url_file = fields.required("url_file").and_then(|at| {
@@ -176,7 +179,8 @@ fn push(top: &Fields<'_>) -> Option<PushSettings> {
         return None;
     }
     let hosts = Hosts::parse(written.iter().copied());
-    let hosts = hosts.map_err(|(index, problem)| items.get(index).unwrap_or(&fields.at("hosts")).problem(problem));
+    let hosts =
+        hosts.map_err(|(index, problem)| items.get(index).unwrap_or(&fields.at("hosts")).problem(problem));
     if items.is_empty() {
         fields.at("hosts").problem("is empty: name the push services of the reviewers' browsers");
     }
@@ -184,8 +188,11 @@ fn push(top: &Fields<'_>) -> Option<PushSettings> {
         let contact = at.text()?;
         let is_address = contact.strip_prefix("mailto:").is_some_and(|address| address.contains('@'))
             || contact.starts_with("https://");
-        if !is_address || contact.len() > MAX_CONTACT || !contact.bytes().all(|byte| byte.is_ascii_graphic()) {
-            at.problem("must be an address for the push service's operator, such as mailto:security@example.org");
+        if !is_address || contact.len() > MAX_CONTACT || !contact.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            at.problem(
+                "must be an address for the push service's operator, such as mailto:security@example.org",
+            );
             return None;
         }
         Some(contact.to_owned())

@@ -32,7 +32,12 @@ fn notices_and_push_are_off_by_default_and_printed_without_secrets() {
     for hidden in ["S3CR3T", "T0K3N", "MfKQ"] {
         assert!(!printed.contains(hidden) && !format!("{config:?}").contains(hidden), "{printed}");
     }
-    assert_eq!(parse(&printed.replace("https://example.org/REDACTED", "https://example.org/S3CR3T")).unwrap().to_string(), printed);
+    assert_eq!(
+        parse(&printed.replace("https://example.org/REDACTED", "https://example.org/S3CR3T"))
+            .unwrap()
+            .to_string(),
+        printed
+    );
 }
 
 #[test]

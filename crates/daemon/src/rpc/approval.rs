@@ -197,7 +197,10 @@ pub(super) fn choice_from_wire(decision: Decision) -> Result<Choice, Refusal> {
 }
 
 /// Parses the reviewer's choice of what is remembered. A prefix without the form PREFIX is an error.
-pub(super) fn remember_from_wire(form: v1::approval::Remember, prefix: Vec<String>) -> Result<Remember, Refusal> {
+pub(super) fn remember_from_wire(
+    form: v1::approval::Remember,
+    prefix: Vec<String>,
+) -> Result<Remember, Refusal> {
     use v1::approval::Remember as Wire;
     match form {
         Wire::Prefix => Ok(Remember::Prefix(prefix)),

@@ -434,7 +434,8 @@ fn prepared_approval_is_hidden_and_does_not_expire() {
 
 #[test]
 fn consent_without_a_proof_does_not_count_where_one_is_required() {
-    let policy = builtin_and("profiles: {signed: {operations: {write: ask}, approvals: {passkey: required}}}");
+    let policy =
+        builtin_and("profiles: {signed: {operations: {write: ask}, approvals: {passkey: required}}}");
     let clock = TestClock::new();
     let scene = Scene { gateway: Gateway::new(policy, clock.clone()), clock };
     let ask = |call: &str| {

@@ -22,7 +22,9 @@ impl Hosts {
                 return Err((index, format!("is beyond the limit of {MAX_HOSTS}")));
             }
             let wrong = |_| "must be a host, such as push.example.org, or a host and a port".to_owned();
-            let target = Target::parse(&format!("https://{text}/"), false).map_err(wrong).map_err(|why| (index, why))?;
+            let target = Target::parse(&format!("https://{text}/"), false)
+                .map_err(wrong)
+                .map_err(|why| (index, why))?;
             let (host, port) = target.place();
             if text.contains(['/', '?', '#', '*']) || text.ends_with(':') {
                 return Err((index, wrong(String::new())));
@@ -118,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_list_of_hosts_has_hosts() {
-        for bad in ["", "*.example.org", "https://push.example.org", "push.example.org/x", "a b", "u@x", "x:"] {
+        for bad in ["", "*.example.org", "https://push.example.org", "push.example.org/x", "a b", "u@x", "x:"]
+        {
             assert_eq!(Hosts::parse(["a.example.org", bad]).unwrap_err().0, 1, "{bad}");
         }
         assert!(Hosts::parse(vec!["a.example.org"; 33]).is_err());

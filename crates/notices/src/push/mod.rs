@@ -117,8 +117,8 @@ impl Push {
         }
         let endpoint = Endpoint::parse(&wanted.endpoint, &self.settings.hosts)
             .map_err(|why| Refusal::invalid("endpoint", why))?;
-        let keys = Keys::parse(&wanted.p256dh, &wanted.auth)
-            .map_err(|(field, why)| Refusal::invalid(field, why))?;
+        let keys =
+            Keys::parse(&wanted.p256dh, &wanted.auth).map_err(|(field, why)| Refusal::invalid(field, why))?;
         let _changing = self.changing.lock().await;
         let now = UnixMillis::now();
         let mine = self.list(principal);
@@ -137,7 +137,9 @@ impl Push {
         if same.is_none() && (mine.len() >= MAX_OF_PRINCIPAL || all >= MAX) {
             return Err(Refusal::new(
                 Reason::Overloaded,
-                format!("a principal has at most {MAX_OF_PRINCIPAL} subscriptions, the daemon {MAX}: end one first"),
+                format!(
+                    "a principal has at most {MAX_OF_PRINCIPAL} subscriptions, the daemon {MAX}: end one first"
+                ),
             ));
         }
         let subscription = Subscription {
@@ -151,9 +153,9 @@ impl Push {
             expires_at: UnixMillis(now.0.saturating_add(LIFE)),
         };
         let kept = subscription.clone();
-        let kept = self.store.with(move |store| {
-            store.put_push_subscription(&kept.id, &serde_json::to_string(&kept)?)
-        });
+        let kept = self
+            .store
+            .with(move |store| store.put_push_subscription(&kept.id, &serde_json::to_string(&kept)?));
         kept.await.map_err(|error| Refusal::internal("storing the subscription", &chain(&error)))?;
         self.known.lock().insert(subscription.id.clone(), subscription.clone());
         self.changed.send_replace(());
@@ -170,9 +172,8 @@ impl Push {
     pub async fn unsubscribe(&self, principal: &str, id: &str) -> Result<(), Refusal> {
         let is_own = self.known.lock().get(id).is_some_and(|it| it.principal == principal);
         if !is_own {
-            return Err(
-                Refusal::new(Reason::NotFound, "there is no such subscription").with("resource", "subscription")
-            );
+            return Err(Refusal::new(Reason::NotFound, "there is no such subscription")
+                .with("resource", "subscription"));
         }
         self.end(id).await.map_err(|error| Refusal::internal("ending the subscription", &chain(&error)))
     }

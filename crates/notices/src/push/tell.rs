@@ -143,7 +143,13 @@ impl Push {
                 }
                 Sent::Failed(why) => {
                     state.failures += 1;
-                    tracing::warn!(principal, name, host, attempt = state.failures, "a notice was not pushed: {why}");
+                    tracing::warn!(
+                        principal,
+                        name,
+                        host,
+                        attempt = state.failures,
+                        "a notice was not pushed: {why}"
+                    );
                     if state.failures >= ATTEMPTS {
                         state.failures = 0;
                         state.approvals.insert(notice.approval_id);
@@ -155,7 +161,9 @@ impl Push {
 
     async fn send(&self, to: &Subscription, notice: &Notice, link: &str, sender: &Sender) -> Sent {
         // The list may have become shorter since the browser subscribed.
-        let Ok(Endpoint(target)) = Endpoint::parse(&to.endpoint, &self.settings.hosts) else { return Sent::Gone };
+        let Ok(Endpoint(target)) = Endpoint::parse(&to.endpoint, &self.settings.hosts) else {
+            return Sent::Gone;
+        };
         let now = UnixMillis::now();
         let (Ok(point), Ok(auth)) = (hex::decode(&to.keys.p256dh), hex::decode(&to.keys.auth)) else {
             return Sent::Gone;
@@ -165,8 +173,7 @@ impl Push {
             Ok(body) => body,
             Err(failed) => return Sent::Failed(failed.to_string()),
         };
-        let Some(authorization) =
-            self.vapid.authorization(&target, &self.settings.contact, now.0 / 1_000)
+        let Some(authorization) = self.vapid.authorization(&target, &self.settings.contact, now.0 / 1_000)
         else {
             return Sent::Failed("the authorization cannot be signed".to_owned());
         };

@@ -33,7 +33,8 @@ impl Browser {
         let (salt, rest) = body.split_at(16);
         assert_eq!(rest[..5], [0, 0, 16, 0, 65]);
         let (theirs, sealed) = rest[5..].split_at(65);
-        let agreed = agree_ephemeral(self.key.take()?, &UnparsedPublicKey::new(&ECDH_P256, theirs), <[u8]>::to_vec);
+        let agreed =
+            agree_ephemeral(self.key.take()?, &UnparsedPublicKey::new(&ECDH_P256, theirs), <[u8]>::to_vec);
         let derive = |salt: &[u8], material: &[u8], info: &[u8], length: usize| {
             let mut out = vec![0; length];
             Hkdf::<Sha256>::new(Some(salt), material).expand(info, &mut out).unwrap();

@@ -28,7 +28,8 @@ impl Store {
         let connection = self.lock();
         let query = "SELECT subscription_id, sealed FROM push_subscriptions ORDER BY subscription_id";
         let mut statement = connection.prepare(query)?;
-        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
+        let rows =
+            statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
         rows.map(|row| {
             let (id, sealed) = row?;
             Ok(self.0.seal.unseal(&place(&id), &sealed)?)
