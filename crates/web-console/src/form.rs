@@ -32,7 +32,8 @@ impl Fields {
 
     /// Returns the first field of this name; empty if there is none.
     pub(crate) fn get(&self, name: &str) -> &str {
-        self.all(name).next().unwrap_or_default()
+        let found = self.0.iter().find(|(key, _)| key == name);
+        found.map_or("", |(_, value)| value.as_str())
     }
 
     /// Returns all fields of this name.

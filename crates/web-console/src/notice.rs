@@ -16,7 +16,7 @@ use crate::State;
 use crate::error::{Problem, redirect};
 use crate::form::Fields;
 use crate::layout::page;
-use crate::serve::Connection;
+use crate::connection::Connection;
 use crate::shown::line;
 use crate::sign_in::with_cookie;
 

@@ -243,6 +243,7 @@ mod tests {
             consent_id: text(),
             freezes_run: true,
             decision_time_from: text(),
+            needs_passkey: true,
         }
     }
 
