@@ -16,9 +16,11 @@ use wire::v1::forward_service_client::ForwardServiceClient;
 use wire::v1::host_service_client::HostServiceClient;
 use wire::v1::image_service_client::ImageServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
+use wire::v1::passkey_service_client::PasskeyServiceClient;
 use wire::v1::permission_service_client::PermissionServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
 use wire::v1::process_service_client::ProcessServiceClient;
+use wire::v1::push_service_client::PushServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
 use wire::v1::session_service_client::SessionServiceClient;
 use wire::v1::terminal_service_client::TerminalServiceClient;
@@ -92,5 +94,7 @@ services! {
     forward: ForwardServiceClient,
     usage: UsageServiceClient,
     daemon: DaemonServiceClient,
+    passkeys: PasskeyServiceClient,
+    push: PushServiceClient,
     console: ConsoleServiceClient,
 }

@@ -232,7 +232,7 @@ mod tests {
         let endpoint = Endpoint {
             name: "test".to_owned(),
             target: Target::parse(&format!("http://127.0.0.1:{port}/"), false).unwrap(),
-            secret: Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap(),
+            secret: Some(Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap()),
             timeout,
             attempts: 3,
             first_retry: Duration::from_millis(20),

@@ -98,6 +98,10 @@ pub enum Kind {
     TokenCreated,
     /// An operator ended an API token before its time. The record is on disk before the token becomes invalid.
     TokenRevoked,
+    /// A reviewer registered a passkey. The record is on disk before it counts, and has its public key.
+    PasskeyRegistered,
+    /// An operator removed a passkey. The record is on disk before it takes effect.
+    PasskeyRemoved,
     /// A person signed in to the web console, or out. The record of a sign-in is on disk before the session is valid.
     ConsoleSession,
     /// A client tried an action for which it has no permission.
@@ -172,6 +176,8 @@ impl Kind {
             Self::PermissionRevoked => "permission_revoked",
             Self::TokenCreated => "token_created",
             Self::TokenRevoked => "token_revoked",
+            Self::PasskeyRegistered => "passkey_registered",
+            Self::PasskeyRemoved => "passkey_removed",
             Self::ConsoleSession => "console_session",
             Self::EscalationAttempt => "escalation_attempt",
             Self::DiskSpace => "disk_space",

@@ -12,6 +12,8 @@ use crate::ui::{Format, Ui};
 use crate::{
     alert, approval, audit, backup, base, bundle, call, checkpoint, completions, console, cp, egress, image, limits,
     manual, mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, upgrade, workspace,
+    manual, mcp, passkey, permission, plan, policy, process, run, session, tls, token, transcript, trash,
+    workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -132,6 +134,9 @@ enum Command {
     /// Make, list, show and revoke API tokens.
     #[command(subcommand)]
     Token(token::Command),
+    /// List and remove the passkeys of reviewers.
+    #[command(subcommand)]
+    Passkey(passkey::Command),
     /// Make and renew certificates for the daemon and its clients.
     #[command(subcommand)]
     Tls(tls::Command),
@@ -216,6 +221,7 @@ impl Cli {
             Command::Egress(command) => command.run(&context).await,
             Command::Permission(command) => command.run(&context).await,
             Command::Token(command) => command.run(&context).await,
+            Command::Passkey(command) => command.run(&context).await,
             Command::Tls(command) => command.run(&context).await,
             Command::Console(console) => console.run(&context).await,
             Command::Limits(limits) => limits.run(&context).await,

@@ -20,6 +20,8 @@ mod image;
 mod limits;
 mod manual;
 mod mcp;
+
+mod passkey;
 mod permission;
 mod plan;
 mod policy;

@@ -10,7 +10,8 @@ use admission::ShareLimits;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::AuditLog;
-use listener::{Browsers, Certificates, GuardLayer, Peer, Subject};
+use consent_proof::RelyingParty;
+use listener::{Browsers, Certificates, GuardLayer, Peer, Subject, Tokens};
 use refusal::Refusal;
 use take_over::Listeners;
 use tokio::net::TcpListener;
@@ -21,7 +22,7 @@ use tonic::service::Routes;
 use web_console::{Access, Certificate, Doors, Handshake, Identity, Origin, Recorded, Stream};
 
 use crate::config::ConsoleListen;
-use crate::rpc;
+use crate::{notices, rpc};
 
 /// Most requests and streams of one principal, and of one address, at the same time.
 const LIMITS: ShareLimits = ShareLimits { per_principal: 64, per_address: 192 };
@@ -50,11 +51,17 @@ pub(crate) async fn bind(
     Ok(Some(Bound { listener, is_remote: listen.is_remote(), doors: Arc::new(doors) }))
 }
 
+/// Returns the relying party of passkeys: the console, if it is reached by a name.
+pub(crate) fn relying_party(doors: &Doors) -> Option<RelyingParty> {
+    let origin = doors.origin();
+    Some(RelyingParty { id: origin.passkey_domain()?, origin: origin.to_string() })
+}
+
 /// Starts the console. It serves until the daemon stops.
 pub(crate) fn start(
     bound: Option<Bound>,
     (routes, guard): (&Routes, &GuardLayer),
-    (certificates, audit): (Option<Arc<Certificates>>, Arc<AuditLog>),
+    (certificates, audit, tokens): (Option<Arc<Certificates>>, Arc<AuditLog>, Arc<Tokens>),
     (tasks, stop): (&TaskTracker, &CancellationToken),
 ) {
     let Some(Bound { listener, is_remote, doors }) = bound else { return };
@@ -78,7 +85,10 @@ pub(crate) fn start(
             async move { audit.record(event).await.map(drop).map_err(|error| Refusal::from(error).into()) },
         )
     };
-    let mut access = Access::new(api, present, record);
+    let mut access = Access::new(api, present, record).linked(move |principal, run| {
+        let tokens = tokens.clone();
+        Box::pin(async move { notices::identify(&tokens, &principal, &run).await })
+    });
     if let Some(certificates) = certificates.filter(|_| is_remote) {
         access = access.tls(move |stream| -> Handshake {
             let certificates = certificates.clone();

@@ -12,6 +12,7 @@ mod images;
 mod mcp;
 mod memory;
 mod metrics;
+mod notices;
 mod policy;
 mod programs;
 mod readiness;

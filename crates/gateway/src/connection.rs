@@ -156,6 +156,7 @@ impl Connect {
             remind: terms.remind,
             needed: terms.needed.max(1),
             level: terms.level,
+            passkey: terms.passkey,
             votes: Vec::new(),
             freeze: false,
             offers,

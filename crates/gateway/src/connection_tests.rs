@@ -97,7 +97,8 @@ fn connections_have_approvals_of_their_own_and_end_one_by_one() {
 
 #[test]
 fn consent_is_remembered_only_as_the_profile_offers() {
-    let remember = |remember| Ballot { choice: Choice::Approve, remember, comment: String::new() };
+    let remember =
+        |remember| Ballot { choice: Choice::Approve, remember, comment: String::new(), proof: None };
     let (gateway, _) = gateway();
     let none = asked(&gateway, &Connect { run: run("strict"), ..connect() });
     assert!(decide(&gateway, &none, &remember(Remember::Digest)).is_err(), "the profile offers no form");
@@ -116,8 +117,12 @@ fn consent_to_a_push_is_for_its_ids_and_is_not_remembered() {
         assert_eq!((approval.operation.as_str(), approval.is_of_connection()), (PUSH, true));
         assert!(approval.is_of_push() && approval.is_sound() && approval.offers.is_empty());
         assert!(approval.justification.contains("pushes to org/app on files.example.org:443"));
-        let remembered =
-            Ballot { choice: Choice::Approve, remember: Remember::Digest, comment: String::new() };
+        let remembered = Ballot {
+            choice: Choice::Approve,
+            remember: Remember::Digest,
+            comment: String::new(),
+            proof: None,
+        };
         assert!(decide(&gateway, &approval, &remembered).is_err());
         decide(&gateway, &approval, &Ballot::once(Choice::Approve, "")).unwrap();
         assert!(gateway.redeem_connection(&approval.approval_id, &other).is_err(), "{other:?}");

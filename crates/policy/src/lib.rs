@@ -68,7 +68,7 @@ pub use own_risk::default_risk;
 pub use prefix::Prefix;
 pub use problems::Problems;
 pub use quota::{Limit, Quota, RateLimits, Span};
-pub use read_approvals::{ApprovalPolicy, DecisionTime, Levels, Reminder, Terms};
+pub use read_approvals::{ApprovalPolicy, DecisionTime, Levels, PasskeyFrom, Reminder, Terms};
 pub use read_mcp::{HttpTarget, McpHttp, McpServer, McpStdio, McpTransport};
 pub use role::Role;
 pub use rules::{ExecRule, ExecRules};

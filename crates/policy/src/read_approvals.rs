@@ -27,6 +27,9 @@ pub struct ApprovalPolicy {
     pub quorum: u64,
     /// The level that a decision needs, by risk.
     pub levels: Levels,
+    /// Risk from which consent has to be signed with a passkey.
+    #[serde(skip_serializing_if = "PasskeyFrom::is_never")]
+    pub passkey: PasskeyFrom,
     /// Freezes the run from before a reviewer is asked until the call is over.
     pub freeze: bool,
     /// Forms, besides `once`, in which a reviewer may have consent remembered.
@@ -40,6 +43,36 @@ pub enum Reminder {
     /// Once, when half of the time is over.
     HalfTime,
     None,
+}
+
+/// Risk from which consent has to be signed with a passkey.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PasskeyFrom {
+    /// Every consent.
+    Required,
+    Medium,
+    High,
+    Critical,
+    /// None.
+    Never,
+}
+
+impl PasskeyFrom {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    fn is_never(&self) -> bool {
+        *self == Self::Never
+    }
+
+    fn covers(self, risk: Risk) -> bool {
+        match self {
+            Self::Required => true,
+            Self::Medium => risk >= Risk::Medium,
+            Self::High => risk >= Risk::High,
+            Self::Critical => risk >= Risk::Critical,
+            Self::Never => false,
+        }
+    }
 }
 
 /// The level that a decision needs, by the risk of the call.
@@ -74,6 +107,8 @@ pub struct Terms {
     pub needed: u32,
     /// The level that each approver needs.
     pub level: Level,
+    /// True if consent has to be signed with a passkey.
+    pub passkey: bool,
     /// Freezes the run until the call is over.
     pub freeze: bool,
     /// Forms, besides `once`, in which consent may be remembered, as far as the operation allows it.
@@ -114,17 +149,26 @@ impl ApprovalPolicy {
             remind: self.reminder == Reminder::HalfTime,
             needed: u32::try_from(quorum).unwrap_or(u32::MAX),
             level: self.levels.of(risk),
+            passkey: self.passkey.covers(risk),
             freeze: false,
             remember: self.remember.clone(),
         }
     }
 }
 
-pub(super) const KEYS: [&str; 6] = ["timeout_s", "reminder", "quorum", "levels", "freeze", "remember"];
+pub(super) const KEYS: [&str; 7] =
+    ["timeout_s", "reminder", "quorum", "levels", "passkey", "freeze", "remember"];
 const LEVELS: [(&str, Level); 2] = [("approver", Level::Approver), ("director", Level::Director)];
 const RISKS: [&str; 4] = ["low", "medium", "high", "critical"];
 const FORMS: [(&str, Form); 2] = [("digest", Form::Digest), ("prefix", Form::Prefix)];
 const REMINDERS: [(&str, Reminder); 2] = [("half-time", Reminder::HalfTime), ("none", Reminder::None)];
+const PASSKEYS: [(&str, PasskeyFrom); 5] = [
+    ("required", PasskeyFrom::Required),
+    ("medium", PasskeyFrom::Medium),
+    ("high", PasskeyFrom::High),
+    ("critical", PasskeyFrom::Critical),
+    ("never", PasskeyFrom::Never),
+];
 
 /// Reads the section. A missing one has the strict values.
 pub(super) fn approvals(at: Option<&At<'_>>) -> ApprovalPolicy {
@@ -136,6 +180,10 @@ pub(super) fn approvals(at: Option<&At<'_>>) -> ApprovalPolicy {
         reminder: get("reminder").and_then(|at| at.one_of(&REMINDERS)).unwrap_or(Reminder::HalfTime),
         quorum: number("quorum", MAX_QUORUM, 1),
         levels: levels(get("levels")),
+        passkey: match get("passkey") {
+            None => PasskeyFrom::Never,
+            Some(at) => at.one_of(&PASSKEYS).unwrap_or(PasskeyFrom::Required),
+        },
         freeze: get("freeze").and_then(At::flag).unwrap_or(true),
         remember: get("remember").map_or_else(Vec::new, remember),
     }
@@ -201,6 +249,24 @@ mod tests {
         let of = |risk| policy.terms(risk, &CALL).level;
         assert_eq!([Risk::Low, Risk::Medium, Risk::High].map(of), [Level::Approver; 3]);
         assert_eq!(of(Risk::Critical), Level::Director);
+    }
+
+    #[test]
+    fn a_passkey_is_asked_for_from_a_risk_on_and_a_typing_error_asks_for_it_always() {
+        let asks = |section: &str| {
+            let policy = load(section).unwrap();
+            [Risk::Low, Risk::Medium, Risk::High, Risk::Critical]
+                .map(|risk| policy.terms(risk, &CALL).passkey)
+        };
+        assert_eq!(asks("{}"), [false; 4]);
+        assert_eq!(asks("{passkey: never}"), [false; 4]);
+        assert_eq!(asks("{passkey: critical}"), [false, false, false, true]);
+        assert_eq!(asks("{passkey: high}"), [false, false, true, true]);
+        assert_eq!(asks("{passkey: medium}"), [false, true, true, true]);
+        assert_eq!(asks("{passkey: required}"), [true; 4]);
+        let problems = load("{passkey: requierd}").unwrap_err().join("\n");
+        assert!(problems.contains("approvals.passkey: unknown value `requierd`"), "{problems}");
+        assert!(load("{passkey: high}").unwrap().terms_of_connection(Risk::High).passkey);
     }
 
     #[test]

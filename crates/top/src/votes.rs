@@ -26,8 +26,9 @@ pub(crate) fn lines(approval: &Approval) -> Vec<String> {
     let line = |vote: &wire::v1::ApprovalVote| {
         let said = if vote.approved { "consents" } else { "denies" };
         let comment = if vote.comment.is_empty() { String::new() } else { format!(": {}", vote.comment) };
+        let signed = if vote.signed { ", signed with a passkey" } else { "" };
         format!(
-            "{} ({}) {said} at {}{comment}",
+            "{} ({}) {said} at {}{signed}{comment}",
             vote.principal,
             vote.level,
             time::moment(vote.voted_at.as_ref())

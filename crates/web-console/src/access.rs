@@ -30,6 +30,8 @@ pub type Recorded = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
 type Record = Box<dyn Fn(&str, Value) -> Recorded + Send + Sync>;
 type Present = Box<dyn Fn(&Identity, IpAddr) -> Extensions + Send + Sync>;
+type Linked =
+    Box<dyn Fn(String, String) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send>> + Send + Sync>;
 type Tls = Box<dyn Fn(TcpStream) -> Handshake + Send + Sync>;
 
 /// Access to the daemon.
@@ -37,6 +39,7 @@ pub struct Access {
     /// The services of the API, after the same guard that all other clients pass.
     pub(crate) api: Api,
     present: Present,
+    linked: Option<Linked>,
     record: Record,
     tls: Option<Tls>,
 }
@@ -51,7 +54,26 @@ impl Access {
         present: impl Fn(&Identity, IpAddr) -> Extensions + Send + Sync + 'static,
         record: impl Fn(&str, Value) -> Recorded + Send + Sync + 'static,
     ) -> Self {
-        Self { api, present: Box::new(present), record: Box::new(record), tls: None }
+        Self { api, present: Box::new(present), record: Box::new(record), linked: None, tls: None }
+    }
+
+    /// Opens links in notices. `linked` returns the credential with which a principal decides on approvals of a run.
+    #[must_use]
+    pub fn linked(
+        mut self,
+        linked: impl Fn(String, String) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.linked = Some(Box::new(linked));
+        self
+    }
+
+    /// Returns the credential of a link in a notice.
+    pub(crate) async fn identify(&self, principal: &str, run: &str) -> Option<Identity> {
+        let linked = self.linked.as_ref()?;
+        linked(principal.to_owned(), run.to_owned()).await
     }
 
     /// Serves TLS.

@@ -21,8 +21,10 @@ use wire::v1::console_service_client::ConsoleServiceClient;
 use wire::v1::egress_service_client::EgressServiceClient;
 use wire::v1::file_service_client::FileServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
+use wire::v1::passkey_service_client::PasskeyServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
 use wire::v1::process_service_client::ProcessServiceClient;
+use wire::v1::push_service_client::PushServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
 use wire::v1::session_service_client::SessionServiceClient;
 use wire::v1::terminal_service_client::TerminalServiceClient;
@@ -108,7 +110,9 @@ services! {
     files: FileServiceClient,
     limits: LimitServiceClient,
     policy: PolicyServiceClient,
+    passkeys: PasskeyServiceClient,
     processes: ProcessServiceClient,
+    push: PushServiceClient,
     runs: RunServiceClient,
     sessions: SessionServiceClient,
     terminals: TerminalServiceClient,

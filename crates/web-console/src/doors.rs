@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Identity;
 use crate::kept::Kept;
+use crate::notice_links::NoticeLinks;
 use crate::origin::Origin;
 use crate::readings::Readings;
 use crate::session::{Sessions, key_of, secret};
@@ -33,6 +34,7 @@ pub struct Doors {
     pub(crate) sessions: Sessions,
     pub(crate) readings: Readings,
     links: Mutex<HashMap<[u8; 32], Waiting>>,
+    pub(crate) notices: NoticeLinks,
     kept: Option<Arc<Kept>>,
 }
 
@@ -51,6 +53,11 @@ pub struct Link {
 }
 
 impl Doors {
+    /// Returns the origin at which browsers reach the console.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
     /// Opens the console's state, with the sessions that are kept in the daemon's state directory.
     pub fn open(origin: Origin, state_dir: &Path) -> io::Result<Self> {
         let kept = Kept::open(state_dir)?;
@@ -65,6 +72,7 @@ impl Doors {
             sessions: Sessions::default(),
             readings: Readings::default(),
             links: Mutex::default(),
+            notices: NoticeLinks::default(),
             kept: None,
         }
     }
@@ -107,6 +115,19 @@ impl Doors {
         }
         links.insert(key_of(&code), Waiting { identity, name: name.to_owned(), ends_at });
         Some(Link { url: format!("{}/sign-in/link?code={code}", self.origin), ends_at })
+    }
+
+    /// Makes a link that opens one approval for a principal, once. `approval` is its id and that of its run.
+    ///
+    /// Returns none if too many such links wait.
+    pub fn make_notice_link(
+        &self,
+        principal: &str,
+        approval: (&str, &str),
+        now: UnixMillis,
+    ) -> Option<String> {
+        let code = self.notices.make(principal, approval, now)?;
+        Some(format!("{}/notice?code={code}", self.origin))
     }
 
     /// Returns the name of the principal that a link signs in. The link stays.

@@ -36,7 +36,7 @@ fn failure(status: StatusCode, message: &str) -> Response {
 }
 
 /// Returns the status of HTTP that is nearest to one of gRPC.
-fn status_of(code: Code) -> StatusCode {
+pub(crate) fn status_of(code: Code) -> StatusCode {
     match code {
         Code::InvalidArgument | Code::OutOfRange => StatusCode::BAD_REQUEST,
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,

@@ -17,6 +17,7 @@ const PAGES: [(&str, &str); 7] = [
     ("/alerts", "Alerts"),
     ("/policy", "Policy"),
 ];
+const PAGES: [(&str, &str); 2] = [("/approvals", "Approvals"), ("/passkeys", "Passkeys")];
 /// Longest path to which a sign-in leads back, bytes.
 const LONGEST_PATH: usize = 512;
 

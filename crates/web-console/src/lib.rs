@@ -6,6 +6,7 @@ mod access;
 mod api;
 mod approvals;
 mod assets;
+mod ceremony;
 mod connection;
 mod doors;
 mod error;
@@ -16,8 +17,12 @@ mod guard;
 mod kept;
 mod layout;
 mod nonce;
+mod notice;
+mod notice_links;
 mod origin;
 mod pages;
+mod passkeys;
+mod push;
 mod readings;
 mod serve;
 mod session;
@@ -54,4 +59,7 @@ fn routes() -> Router<State> {
         .merge(events::routes())
         .merge(approvals::routes())
         .merge(pages::routes())
+        .merge(notice::routes())
+        .merge(passkeys::routes())
+        .merge(push::routes())
 }

@@ -55,6 +55,12 @@ impl Origin {
         self.is_secure
     }
 
+    /// Returns the name that passkeys of this console belong to. `None` if it is reached by an address, which has none.
+    pub fn passkey_domain(&self) -> Option<String> {
+        let url = Url::parse(&self.text).ok()?;
+        url.domain().map(str::to_owned)
+    }
+
     /// Returns the name of the cookie of a session. The prefix `__Host-` has browsers take it from this host alone, over TLS.
     pub(crate) fn cookie(&self) -> String {
         if self.is_secure {

@@ -21,6 +21,10 @@ use crate::kept::KeptSession;
 const IDLE: u64 = 30 * 60 * 1_000;
 /// Longest life of a session, milliseconds.
 const LONGEST: u64 = 12 * 60 * 60 * 1_000;
+/// Longest life of a session of one approval, milliseconds.
+const LONGEST_OF_ONE: u64 = 15 * 60 * 1_000;
+/// Places that a session of one approval has, before the approval's id.
+const OF_ONE: [&str; 2] = ["/approvals/", "/passkeys/consent/"];
 /// Time after which a use is kept for the next start, milliseconds.
 const NOTED: u64 = 60 * 1_000;
 /// Most sessions of all principals.
@@ -41,6 +45,8 @@ pub(crate) struct Session {
     pub(crate) identity: Identity,
     /// Name of the principal, as the API has said it.
     pub(crate) name: String,
+    /// The only approval that the session shows and decides on; `None` for all pages.
+    only: Option<String>,
     /// Secret in each form, so that no other site can send one.
     csrf: String,
     opened_at: UnixMillis,
@@ -61,8 +67,17 @@ impl Session {
         self.csrf.as_bytes().ct_eq(sent.as_bytes()).into()
     }
 
+    /// Returns true if the session has this page.
+    pub(crate) fn opens(&self, path: &str) -> bool {
+        let Some(only) = &self.only else { return true };
+        // Events have no content: the page asks again for its own.
+        matches!(path, "/sign-out" | "/events/approvals")
+            || OF_ONE.iter().any(|place| path.strip_prefix(place) == Some(only))
+    }
+
     fn is_over(&self, now: UnixMillis) -> bool {
-        now.0.saturating_sub(self.opened_at.0) >= LONGEST
+        let longest = if self.only.is_some() { LONGEST_OF_ONE } else { LONGEST };
+        now.0.saturating_sub(self.opened_at.0) >= longest
             || now.0.saturating_sub(self.used_at.load(Ordering::Relaxed)) >= IDLE
             || self.ended.is_cancelled()
     }
@@ -116,6 +131,7 @@ impl Sessions {
                 key: one.key,
                 identity: Identity::User { uid: one.uid, gid: one.gid },
                 name: one.name,
+                only: None,
                 csrf: one.csrf,
                 opened_at: one.opened_at,
                 used_at: AtomicU64::new(one.used_at.0),
@@ -143,16 +159,29 @@ impl Sessions {
                 gid,
             })
         };
-        table.values().filter_map(kept).collect()
+        // A session of one approval ends with the daemon.
+        table.values().filter(|one| one.only.is_none()).filter_map(kept).collect()
     }
 
     /// Opens a session, and returns its cookie. The one that was idle longest ends if there are too many.
     pub(crate) fn open(&self, identity: Identity, name: String, now: UnixMillis) -> (String, Arc<Session>) {
+        self.open_for(identity, name, None, now)
+    }
+
+    /// Opens a session of one approval.
+    pub(crate) fn open_for(
+        &self,
+        identity: Identity,
+        name: String,
+        only: Option<String>,
+        now: UnixMillis,
+    ) -> (String, Arc<Session>) {
         let cookie = secret();
         let session = Arc::new(Session {
             key: key_of(&cookie),
             identity,
             name,
+            only,
             csrf: secret(),
             opened_at: now,
             used_at: AtomicU64::new(now.0),
@@ -260,6 +289,31 @@ mod tests {
             assert!(sessions.find(&cookie, after(minutes), true).is_some(), "{minutes}");
         }
         assert!(sessions.find(&cookie, after(720), true).is_none());
+    }
+
+    #[test]
+    fn a_session_of_one_approval_has_its_page_and_a_quarter_of_an_hour() {
+        let sessions = Sessions::default();
+        let (cookie, session) = sessions.open_for(user(1), "uid:1".into(), Some("a-1".into()), START);
+        for path in ["/approvals/a-1", "/passkeys/consent/a-1", "/sign-out"] {
+            assert!(session.opens(path), "{path}");
+        }
+        for path in [
+            "/",
+            "/approvals",
+            "/approvals/",
+            "/approvals/a-12",
+            "/approvals/a-1/",
+            "/approvals/group/a-1",
+            "/passkeys",
+            "/push",
+        ] {
+            assert!(!session.opens(path), "{path}");
+        }
+        assert!(sessions.kept().is_empty(), "it would be one of all pages after a restart");
+        assert!(sessions.find(&cookie, after(14), true).is_some());
+        assert!(sessions.find(&cookie, after(15), true).is_none());
+        assert!(sessions.open(user(1), "uid:1".into(), START).1.opens("/approvals"));
     }
 
     #[test]

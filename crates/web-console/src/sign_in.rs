@@ -159,7 +159,7 @@ async fn sign_out(Extracted(state): Extracted<State>, checked: Checked) -> Respo
     with_cookie(redirect(&sign_in_for("/")), &state, "", "; Max-Age=0")
 }
 
-fn with_cookie(mut answer: Response, state: &State, value: &str, more: &str) -> Response {
+pub(crate) fn with_cookie(mut answer: Response, state: &State, value: &str, more: &str) -> Response {
     let origin = &state.0.doors.origin;
     let secure = if origin.is_secure() { "; Secure" } else { "" };
     let cookie = format!("{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}", origin.cookie());

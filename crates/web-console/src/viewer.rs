@@ -7,7 +7,7 @@ use serde_json::json;
 use timestamp::UnixMillis;
 use tonic::Code;
 use tonic::codegen::http::request::Parts;
-use tonic::codegen::http::{HeaderMap, Method};
+use tonic::codegen::http::{HeaderMap, Method, StatusCode};
 use wire::v1::GetViewerRequest;
 
 use crate::State;
@@ -58,6 +58,10 @@ impl FromRequestParts<State> for Viewer {
         let cookie = cookie(&parts.headers, &doors.origin.cookie());
         let session = cookie.and_then(|cookie| doors.sessions.find(&cookie, UnixMillis::now(), !is_own));
         let Some(session) = session else { return Err(without_session(parts, is_own)) };
+        if !session.opens(parts.uri.path()) {
+            let message = "This session is for one approval. To see more, sign out and sign in.";
+            return Err(Problem::Bad(StatusCode::FORBIDDEN, message));
+        }
         let services = services(state, &session.identity, &connection);
         match services.console().get_viewer(quick(GetViewerRequest {})).await {
             Ok(known) => {

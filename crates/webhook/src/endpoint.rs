@@ -14,8 +14,8 @@ pub struct Endpoint {
     /// Name in logs, which never show the URL.
     pub name: String,
     pub target: Target,
-    /// Secret that signs the messages.
-    pub secret: Secret,
+    /// Secret that signs the messages. `None` for a receiver that knows them by its URL alone, such as a chat.
+    pub secret: Option<Secret>,
     /// Time limit for a whole attempt.
     pub timeout: Duration,
     /// Number of attempts before a message is given up.

@@ -1,5 +1,7 @@
 //! One delivery attempt: one POST, and the status of its answer. The body of the answer is not read.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, StatusCode};
@@ -8,6 +10,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use crate::endpoint::Endpoint;
 use crate::exchange::exchange;
+use crate::target::Target;
 use crate::tls::Tls;
 
 /// Client that posts webhooks. There is one for the daemon.
@@ -41,6 +44,37 @@ impl Sender {
             .map_err(|_| Failed::retry("no answer in time"))?
     }
 
+    /// Posts a body with these headers within `patience`, and returns the status of the answer.
+    pub async fn send(
+        &self,
+        target: &Target,
+        headers: &[(&'static str, String)],
+        body: &[u8],
+        patience: Duration,
+    ) -> Result<u16, String> {
+        let sent = tokio::time::timeout(patience, self.request(target, headers, body)).await;
+        sent.map_err(|_| "no answer in time".to_owned())?.map(|status| status.as_u16())
+    }
+
+    async fn request(
+        &self,
+        target: &Target,
+        headers: &[(&'static str, String)],
+        body: &[u8],
+    ) -> Result<StatusCode, String> {
+        let mut request = Request::post(&target.path)
+            .header("host", &target.authority)
+            .header("user-agent", concat!("cofferd/", env!("CARGO_PKG_VERSION")));
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        let request = request
+            .header("connection", "close")
+            .body(Full::new(Bytes::copy_from_slice(body)))
+            .map_err(|_| "the request cannot be made")?;
+        exchange(&self.0, target, request, async |answer| Ok(answer.status())).await
+    }
+
     async fn attempt(
         &self,
         endpoint: &Endpoint,
@@ -48,21 +82,13 @@ impl Sender {
         timestamp: u64,
         body: &[u8],
     ) -> Result<(), Failed> {
-        let target = &endpoint.target;
-        let request = Request::post(&target.path)
-            .header("host", &target.authority)
-            .header("user-agent", concat!("cofferd/", env!("CARGO_PKG_VERSION")))
-            .header("content-type", "application/json")
-            .header("connection", "close")
-            .header("webhook-id", id)
-            .header("webhook-timestamp", timestamp)
-            .header("webhook-signature", endpoint.secret.sign(id, timestamp, body))
-            .body(Full::new(Bytes::copy_from_slice(body)))
-            .map_err(|_| Failed::retry("the request cannot be made"))?;
-        match exchange(&self.0, target, request, async |answer| Ok(answer.status()))
-            .await
-            .map_err(Failed::retry)?
-        {
+        let mut headers = vec![("content-type", "application/json".to_owned())];
+        if let Some(secret) = &endpoint.secret {
+            headers.push(("webhook-id", id.to_owned()));
+            headers.push(("webhook-timestamp", timestamp.to_string()));
+            headers.push(("webhook-signature", secret.sign(id, timestamp, body)));
+        }
+        match self.request(&endpoint.target, &headers, body).await.map_err(Failed::retry)? {
             status if status.is_success() => Ok(()),
             // By the specification, this status means that no further messages are wanted.
             StatusCode::GONE => Err(Failed {

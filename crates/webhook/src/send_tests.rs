@@ -18,7 +18,7 @@ fn webhook(url: &str) -> Endpoint {
     Endpoint {
         name: "test".to_owned(),
         target: Target::parse(url, false).unwrap(),
-        secret: Secret::parse(&format!("whsec_{}", STANDARD.encode([7; 32]))).unwrap(),
+        secret: Some(Secret::parse(&format!("whsec_{}", STANDARD.encode([7; 32]))).unwrap()),
         timeout: Duration::from_secs(20),
         attempts: 3,
         first_retry: Duration::from_secs(1),
@@ -59,14 +59,24 @@ async fn posted_message_is_signed_and_complete() {
     let webhook = webhook(&format!("http://127.0.0.1:{port}/hook?x=1"));
     sender().post(&webhook, "alert-1", 1_700_000_000, b"{\"a\":1}").await.unwrap();
     let sent = served.await.unwrap();
-    let signature = webhook.secret.sign("alert-1", 1_700_000_000, b"{\"a\":1}");
+    let signature = webhook.secret.as_ref().unwrap().sign("alert-1", 1_700_000_000, b"{\"a\":1}");
     let expected = format!(
         "POST /hook?x=1 HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nuser-agent: cofferd/{}\r\n\
-         content-type: application/json\r\nconnection: close\r\nwebhook-id: alert-1\r\n\
-         webhook-timestamp: 1700000000\r\nwebhook-signature: {signature}\r\ncontent-length: 7\r\n\r\n{{\"a\":1}}",
+         content-type: application/json\r\nwebhook-id: alert-1\r\n\
+         webhook-timestamp: 1700000000\r\nwebhook-signature: {signature}\r\nconnection: close\r\ncontent-length: 7\r\n\r\n{{\"a\":1}}",
         env!("CARGO_PKG_VERSION")
     );
     assert_eq!(sent, expected);
+}
+
+#[tokio::test]
+async fn a_receiver_without_a_secret_gets_no_signature() {
+    let (port, served) = server(b"HTTP/1.1 200 OK\r\n\r\n").await;
+    let mut webhook = webhook(&format!("http://127.0.0.1:{port}/hook"));
+    webhook.secret = None;
+    sender().post(&webhook, "notice-1", 1_700_000_000, b"{\"a\":1}").await.unwrap();
+    let sent = served.await.unwrap();
+    assert!(!sent.contains("webhook-") && sent.contains("content-type: application/json\r\n"), "{sent}");
 }
 
 #[tokio::test]

@@ -72,6 +72,22 @@ impl Target {
         Self { path: path.to_owned(), ..self }
     }
 
+    /// Returns true if it is reached with TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls
+    /// Returns the host without brackets, and the port.
+    pub fn place(&self) -> (&str, u16) {
+        (&self.host, self.port)
+    /// Returns scheme, host and port in the form of an origin (RFC 6454, section 6.2).
+    pub fn origin(&self) -> String {
+        let (scheme, usual) = if self.tls { ("https", 443) } else { ("http", 80) };
+        let host = self.host.to_ascii_lowercase();
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        if self.port == usual {
+            format!("{scheme}://{host}")
+        } else {
+            format!("{scheme}://{host}:{}", self.port)
+        }
     /// Returns scheme and authority. The rest may be secret.
     pub fn shown(&self) -> String {
         format!("{}://{}/REDACTED", self.scheme(), self.authority)

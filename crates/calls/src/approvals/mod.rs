@@ -360,6 +360,11 @@ fn decide_refusal(error: &DecideError) -> Refusal {
         DecideError::AlreadyVoted { .. } => {
             Refusal::new(Reason::PreconditionFailed, message).with("state", ApprovalState::Pending.as_str())
         }
+        DecideError::PasskeyNeeded => Refusal::new(
+            Reason::PermissionDenied,
+            format!("{message}: approve it in the console with a passkey that is registered there, or deny it"),
+        )
+        .with("proof", "passkey"),
         DecideError::NotRemembered(_) => Refusal::invalid("remember", message),
         DecideError::CommentTooLong => Refusal::invalid("comment", message),
     }

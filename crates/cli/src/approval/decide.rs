@@ -81,6 +81,8 @@ async fn decide(
         comment: choice.comment.unwrap_or_default(),
         remember: remember.into(),
         prefix,
+        // A passkey signs in a browser.
+        proof: None,
     };
     let response = client.approvals().decide_approval(quick(request)).await?.into_inner();
     context.ui.answer_and_talk(response, |response, page, talk| {

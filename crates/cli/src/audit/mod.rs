@@ -1,6 +1,7 @@
 //! `coffer audit`: reads, searches, exports and verifies the audit log.
 
 mod checkpoint;
+mod consents;
 mod export;
 mod filter;
 mod query;
@@ -21,4 +22,5 @@ crate::verbs::verbs! {
     Export(export::Export),
     Reindex(reindex::Reindex),
     Verify(verify::Verify),
+    Consents(consents::Consents),
 }

@@ -13,18 +13,16 @@ use calls::grants::Grants;
 use calls::{Calls, Control, Life, Replays, Transcripts};
 use comparisons::Comparisons;
 use listener::{Certificates, GuardLayer, Tokens};
+use notices::Push;
+use passkeys::Passkeys;
 use port_forwarding::PortForwarding;
-<<<<<<< HEAD
 use terminals::{Readings, Sessions, Terminals};
-||||||| 904e1745
-use terminals::{Sessions, Terminals};
-=======
-use terminals::{Sessions, Terminals};
 use web_console::Doors;
->>>>>>> e-console
 
+use super::broken_store;
 use super::parts::Parts;
 use crate::config::Config;
+use crate::console;
 use crate::images::Images;
 use crate::policy::Loader;
 use crate::readiness::Readiness;
@@ -38,7 +36,7 @@ pub(super) fn services(
     (tokens, guard, certificates): (Arc<Tokens>, GuardLayer, Option<Arc<Certificates>>),
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
     (reloader, readiness): (Arc<Reloader>, Arc<Readiness>),
-    doors: Option<Arc<Doors>>,
+    (push, doors): (Option<Arc<Push>>, Option<Arc<Doors>>),
 ) -> anyhow::Result<Services> {
     let Parts { control, workers, records, bases, checkpoints, life, store } = parts;
     let Control { gateway, limits, approvals, .. } = control;
@@ -68,6 +66,16 @@ pub(super) fn services(
     );
     let images = Images::new(runs().launcher.clone(), audit(), gateway(), config.images);
     let run = run_service(parts, &alerts);
+    let passkeys = Passkeys::open(store.clone(), audit(), doors.as_deref().and_then(console::relying_party));
+    let passkeys = Arc::new(passkeys.map_err(broken_store)?);
+    let approval = rpc::approval::Service {
+        approvals: approvals.clone(),
+        gateway: gateway(),
+        runs: runs(),
+        audit: audit(),
+        passkeys: passkeys.clone(),
+        stop: stop(),
+    };
     Ok(Services {
         image: rpc::image::Service { images: Arc::new(images), tasks: tasks(), stop: stop() },
         run: run.clone(),
@@ -99,13 +107,9 @@ pub(super) fn services(
             uploads: Arc::new(Uploads::new(runs().launcher.directories.privates())),
             tasks: tasks(),
         },
-        approval: rpc::approval::Service {
-            approvals: approvals.clone(),
-            gateway: gateway(),
-            runs: runs(),
-            audit: audit(),
-            stop: stop(),
-        },
+        passkey: rpc::passkey::Service { passkeys, approvals: approval.clone(), tasks: tasks() },
+        push: rpc::push::Service { push, tasks: tasks() },
+        approval,
         audit: rpc::audit::Service {
             audit: audit(),
             index,

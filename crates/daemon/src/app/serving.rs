@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ::traces::Exporter;
 use anomaly::Deliveries;
+use ::notices::Push;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, LAST_WAIT, Maintenance};
@@ -16,6 +17,7 @@ use daemon_log::Log;
 use disk_watch::DiskWatch;
 use listener::{Certificates, GuardLayer, Socket, Tokens};
 use oidc::Issuers;
+use refusal::chain;
 use serde_json::json;
 use service_manager::ServiceManager;
 use store::StateDisk;
@@ -41,6 +43,7 @@ use crate::reload::{IssuerTasks, Reloader, Targets};
 use crate::rpc;
 use crate::startup::StateDirectory;
 use crate::{console, mcp, memory, metrics, traces};
+use crate::{console, mcp, memory, metrics, notices};
 
 /// Longest time that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -129,21 +132,23 @@ impl Recovered {
         let reloader = Reloader::new((file.to_owned(), config.clone()), sources, own, targets);
         let reloader = Arc::new(reloader);
         let bound = console::bind(config.console.as_ref(), &config.state_dir, listeners).await?;
+        let push = config.notices.push.clone().map(|push| Push::open(parts.store.clone(), push)).transpose();
+        let push = push.map_err(|error| anyhow::anyhow!("push: {}", chain(&error)))?;
+        let doors = bound.as_ref().map(|bound| bound.doors.clone());
+        let told = (parts.control.gateway.clone(), parts.control.approvals.clone(), tokens.clone());
+        notices::start(&config.notices, told, (push.clone(), doors.clone()), life)?;
+        let linked = tokens.clone();
         let services = services(
             (&calls, &parts),
             &config,
             (tokens, guard.clone(), certificates),
             (index, alerts, grants.clone(), loader),
             (reloader.clone(), readiness.clone()),
-            bound.as_ref().map(|bound| bound.doors.clone()),
+            (push, doors),
         )?;
         let served = rpc::served(services)?;
-        console::start(
-            bound,
-            (&served.routes, &guard),
-            (certificates.clone(), parts.records.audit.clone()),
-            (&parts.life.tasks, &parts.life.stop),
-        );
+        let audit = parts.records.audit.clone();
+        console::start(bound, (&served.routes, &guard), (certificates.clone(), audit, linked), life);
         let server = tokio::spawn(rpc::serve(served, socket, tcp, guard, closing.clone()));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
         parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());

@@ -52,7 +52,7 @@ impl Endpoint {
         Ok(webhook::Endpoint {
             name: name.to_owned(),
             target: self.target.clone(),
-            secret: secret(&self.secret_file)?,
+            secret: Some(secret(&self.secret_file)?),
             timeout: self.timeout,
             attempts: self.attempts,
             first_retry: self.first_retry,

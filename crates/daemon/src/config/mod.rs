@@ -13,6 +13,7 @@ mod endpoint;
 mod mcp;
 mod metrics;
 mod model_prices;
+mod notices;
 mod oidc;
 mod parse;
 mod pool;
@@ -55,6 +56,7 @@ pub(crate) use console::Listen as ConsoleListen;
 pub(crate) use mcp::Http;
 pub(crate) use metrics::Listen as MetricsListen;
 pub(crate) use model_prices::unpriced;
+pub(crate) use notices::Notices;
 pub(crate) use parse::{load, load_settled};
 pub(crate) use pool::check as check_pool;
 pub(crate) use tcp::{DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
@@ -97,6 +99,8 @@ pub(crate) struct Config {
     pub(crate) allow_self_approval: bool,
     /// Webhooks that receive alerts.
     pub(crate) webhooks: Vec<Webhook>,
+    /// Notices of approvals, and web push.
+    pub(crate) notices: Notices,
     /// API roles of uids other than root and the daemon's uid.
     pub(crate) access: Vec<(u32, Roles)>,
     /// API roles of the subjects that client certificates name.
@@ -292,6 +296,7 @@ impl Config {
         if let Some(export) = &self.traces {
             shown["traces"] = export.shown();
         }
+        self.notices.show(shown);
         if let Some(listen) = &self.console {
             shown["console"] = listen.shown();
         if !self.oidc.is_empty() {

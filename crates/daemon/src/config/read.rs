@@ -25,9 +25,14 @@ use terminals::Limits;
 
 use super::values::{number_or, path, path_or};
 use super::{
-    Config, access, alerts, audit, console, egress, mcp, metrics, model_prices, oidc, pool, secrets, tcp,
+    Config, access, alerts, audit, console, egress, mcp, metrics, model_prices, notices, oidc, pool, secrets,
+    tcp,
     traces,
 };
+const KEYS: [&str; 33] = [
+    "notices",
+    "push",
+        notices: notices::read(&top),
     top.items("workspace_roots").iter().filter_map(read).collect()
 }
 
@@ -322,7 +327,7 @@ on_stop: leave
   cofferd.yaml:12: audit.segment_size: must be a size from 64KiB to 1024TiB, such as 512MiB or 4GiB (did you mean `1GiB`?)
   cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
   cofferd.yaml:13: sessions: expected a mapping, found text
-  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, access, oidc, limits, runs, spool, outcomes, disk, bases, mirrors, checkpoints, sessions, mcp, metrics, traces, console, audit, log)"
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, notices, push, access, oidc, limits, runs, spool, outcomes, disk, bases, mirrors, checkpoints, sessions, mcp, metrics, traces, console, audit, log)"
         );
     }
 

@@ -9,6 +9,7 @@ use futures_util::{Stream, StreamExt as _, stream};
 use gateway::{Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, Gateway, Remember};
 use identity::{Principal, RunId};
 use operations::{FileState, Reason};
+use passkeys::Passkeys;
 use policy::Form;
 use redact::Redactor;
 use refusal::Refusal;
@@ -21,6 +22,7 @@ use wire::v1;
 use wire::v1::approval_service_server::ApprovalService;
 use wire::v1::decide_approval_request::Decision;
 
+use super::signing::{assertion, draft};
 use super::{MAX_MESSAGE, behind, portion, principal};
 
 /// Maximum size of the operations, previews and files in a list, bytes. The list has to fit into one message.
@@ -32,13 +34,14 @@ pub(crate) struct Service {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) runs: Arc<Runs>,
     pub(crate) audit: Arc<AuditLog>,
+    pub(crate) passkeys: Arc<Passkeys>,
     pub(crate) stop: CancellationToken,
 }
 
 /// Returns true if `principal` may see the calls of the principal that asked for the approval, or the run.
 ///
 /// Reviewers may see all approvals. An approval shows contents of the workspace.
-fn sees(service: &Service, principal: &Principal, approval: &Approval) -> bool {
+pub(super) fn sees(service: &Service, principal: &Principal, approval: &Approval) -> bool {
     principal.may_see(&approval.requested_by) || sees_run(service, principal, &approval.run_id)
 }
 
@@ -47,7 +50,7 @@ fn sees_run(service: &Service, principal: &Principal, run_id: &str) -> bool {
     run.is_ok_and(|run| run.is_seen_by(principal))
 }
 
-fn no_such_approval() -> Refusal {
+pub(super) fn no_such_approval() -> Refusal {
     Refusal::new(Reason::NotFound, "there is no such approval").with("resource", "approval")
 }
 
@@ -89,21 +92,24 @@ impl ApprovalService for Service {
     ) -> Result<Response<v1::DecideApprovalResponse>, Status> {
         let principal = principal(&request)?;
         let request = request.into_inner();
-        let choice = match request.decision() {
-            Decision::Approve => Choice::Approve,
-            Decision::Deny => Choice::Deny,
-            Decision::Unspecified => {
-                return Err(Refusal::invalid("decision", "must be APPROVE or DENY").into());
-            }
-        };
-        let ballot = Ballot {
-            choice,
+        let mut ballot = Ballot {
+            choice: choice_from_wire(request.decision())?,
             remember: remember_from_wire(request.remember(), request.prefix)?,
             comment: request.comment,
+            proof: None,
         };
         let asked = self.gateway.approval(&request.approval_id);
-        if principal.scope.is_some() && !asked.is_some_and(|asked| sees(self, &principal, &asked)) {
+        if principal.scope.is_some() && !asked.as_ref().is_some_and(|asked| sees(self, &principal, asked)) {
             return Err(no_such_approval().into());
+        }
+        if let Some(proof) = request.proof {
+            let asked = asked.ok_or_else(no_such_approval)?;
+            let verified = self.passkeys.verify_consent(
+                &principal.name,
+                &draft(&asked, ballot.choice, &ballot.comment, &ballot.remember),
+                &assertion(proof),
+            );
+            ballot.proof = Some(verified.await?.into_record());
         }
         let service = self.clone();
         // In a separate task, so that the decision is completed even if the client leaves.
@@ -182,8 +188,19 @@ impl ApprovalService for Service {
     }
 }
 
+pub(super) fn choice_from_wire(decision: Decision) -> Result<Choice, Refusal> {
+    match decision {
+        Decision::Approve => Ok(Choice::Approve),
+        Decision::Deny => Ok(Choice::Deny),
+        Decision::Unspecified => Err(Refusal::invalid("decision", "must be APPROVE or DENY")),
+    }
+}
+
 /// Parses the reviewer's choice of what is remembered. A prefix without the form PREFIX is an error.
-fn remember_from_wire(form: v1::approval::Remember, prefix: Vec<String>) -> Result<Remember, Refusal> {
+pub(super) fn remember_from_wire(
+    form: v1::approval::Remember,
+    prefix: Vec<String>,
+) -> Result<Remember, Refusal> {
     use v1::approval::Remember as Wire;
     match form {
         Wire::Prefix => Ok(Remember::Prefix(prefix)),
@@ -275,6 +292,7 @@ fn to_wire(approval: &Approval, redactor: &Redactor) -> v1::Approval {
             .unwrap_or_default(),
         freezes_run: approval.freeze,
         decision_time_from: approval.time_from.clone(),
+        needs_passkey: approval.passkey,
     }
 }
 
@@ -285,6 +303,7 @@ fn vote_to_wire(vote: &gateway::Vote) -> v1::ApprovalVote {
         approved: vote.choice == Choice::Approve,
         voted_at: Some(vote.at.to_wire()),
         comment: vote.comment.clone(),
+        signed: vote.proof.is_some(),
     }
 }
 

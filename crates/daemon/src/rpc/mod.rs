@@ -21,12 +21,15 @@ pub(crate) mod limit;
 mod metadata;
 mod offered;
 mod operation;
+pub(crate) mod passkey;
 pub(crate) mod permission;
 pub(crate) mod policy;
 mod portion;
 pub(crate) mod process;
+pub(crate) mod push;
 pub(crate) mod run;
 pub(crate) mod session;
+mod signing;
 pub(crate) mod terminal;
 pub(crate) mod token;
 pub(crate) mod tool;
@@ -67,9 +70,11 @@ use wire::v1::forward_service_server::ForwardServiceServer;
 use wire::v1::host_service_server::HostServiceServer;
 use wire::v1::image_service_server::ImageServiceServer;
 use wire::v1::limit_service_server::LimitServiceServer;
+use wire::v1::passkey_service_server::PasskeyServiceServer;
 use wire::v1::permission_service_server::PermissionServiceServer;
 use wire::v1::policy_service_server::PolicyServiceServer;
 use wire::v1::process_service_server::ProcessServiceServer;
+use wire::v1::push_service_server::PushServiceServer;
 use wire::v1::run_service_server::RunServiceServer;
 use wire::v1::session_service_server::SessionServiceServer;
 use wire::v1::terminal_service_server::TerminalServiceServer;
@@ -164,6 +169,8 @@ pub(crate) struct Services {
     pub(crate) forward: forward::Service,
     pub(crate) usage: usage::Service,
     pub(crate) daemon: daemon::Service,
+    pub(crate) passkey: passkey::Service,
+    pub(crate) push: push::Service,
     pub(crate) console: console::Service,
 }
 
@@ -234,6 +241,8 @@ pub(crate) fn served(services: Services) -> anyhow::Result<Served> {
     routes.add_service(capped!(ForwardServiceServer, services.forward));
     routes.add_service(capped!(UsageServiceServer, services.usage));
     routes.add_service(capped!(DaemonServiceServer, services.daemon));
+    routes.add_service(capped!(PasskeyServiceServer, services.passkey));
+    routes.add_service(capped!(PushServiceServer, services.push));
     routes.add_service(capped!(ConsoleServiceServer, services.console));
     Ok(Served { routes: routes.routes(), reporter, seen, stop })
 }
@@ -302,6 +311,8 @@ async fn say_health(reporter: &HealthReporter, seen: Seen) {
         ForwardServiceServer::<forward::Service>::NAME,
         UsageServiceServer::<usage::Service>::NAME,
         DaemonServiceServer::<daemon::Service>::NAME,
+        PasskeyServiceServer::<passkey::Service>::NAME,
+        PushServiceServer::<push::Service>::NAME,
         ConsoleServiceServer::<console::Service>::NAME,
     ];
     for name in names {

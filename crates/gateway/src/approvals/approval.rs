@@ -118,6 +118,9 @@ pub struct Approval {
     pub needed: u32,
     /// The level that each approver needs.
     pub level: Level,
+    /// True if consent has to be signed with a passkey.
+    #[serde(default)]
+    pub passkey: bool,
     /// The votes so far, at most one for each approver.
     pub votes: Vec<Vote>,
     /// Freezes the run while the approval is pending.
@@ -250,6 +253,7 @@ impl Ticket {
                 remind: approval.remind,
                 needed: approval.needed,
                 level: approval.level,
+                passkey: approval.passkey,
                 freeze: approval.freeze,
                 remember: approval.offers.clone(),
             },

@@ -37,6 +37,9 @@ pub enum DecideError {
         /// Number of votes that are still missing.
         missing: u32,
     },
+    /// The profile requires consent that is signed with a passkey.
+    #[error("consent to this call has to be signed with a passkey")]
+    PasskeyNeeded,
     /// The comment is too long.
     #[error("a comment has at most {MAX_COMMENT_CHARS} characters")]
     CommentTooLong,
@@ -63,6 +66,10 @@ impl Approvals {
         if ballot.comment.chars().nth(MAX_COMMENT_CHARS).is_some() {
             return Err(DecideError::CommentTooLong);
         }
+        // A denial lets nothing happen, so it needs no proof.
+        if approval.passkey && ballot.choice == Choice::Approve && ballot.proof.is_none() {
+            return Err(DecideError::PasskeyNeeded);
+        }
         let covers = memory::wanted(approval, &ballot.remember)?.map(|(_, covers)| covers);
         if covers.is_some() && ballot.choice == Choice::Deny {
             return Err(NotRemembered::Denied.into());
@@ -76,6 +83,7 @@ impl Approvals {
             choice: ballot.choice,
             at: now,
             comment: ballot.comment.clone(),
+            proof: ballot.proof.clone(),
         });
         let settled = match ballot.choice {
             Choice::Deny => Some((ApprovalState::Denied, PermitState::None)),

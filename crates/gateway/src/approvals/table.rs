@@ -75,6 +75,7 @@ impl Approvals {
             remind: ticket.terms.remind,
             needed: ticket.terms.needed.max(1),
             level: ticket.terms.level,
+            passkey: ticket.terms.passkey,
             votes: Vec::new(),
             freeze: ticket.terms.freeze,
             offers: memory::offers(ticket),

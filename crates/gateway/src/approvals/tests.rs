@@ -431,3 +431,26 @@ fn prepared_approval_is_hidden_and_does_not_expire() {
     assert_eq!(scene.gateway.cancel_call("late").len(), 1);
     assert_eq!(scene.state(&late.approval_id).0, ApprovalState::Cancelled);
 }
+
+#[test]
+fn consent_without_a_proof_does_not_count_where_one_is_required() {
+    let policy =
+        builtin_and("profiles: {signed: {operations: {write: ask}, approvals: {passkey: required}}}");
+    let clock = TestClock::new();
+    let scene = Scene { gateway: Gateway::new(policy, clock.clone()), clock };
+    let ask = |call: &str| {
+        let ticket = scene.ticket_of(&run("signed"), &caller("director"), call, "hi\n");
+        scene.gateway.request_approval(&ticket, review(), None).unwrap()
+    };
+    let approval = ask("c1");
+    assert!(approval.passkey);
+    assert_eq!(scene.decide(&approval.approval_id, Choice::Approve), Err(DecideError::PasskeyNeeded));
+    assert_eq!(scene.gateway.approval(&approval.approval_id).unwrap().state, ApprovalState::Pending);
+    let proof = serde_json::json!({ "signature": "00" });
+    let signed = Ballot { proof: Some(proof.clone()), ..Ballot::once(Choice::Approve, "") };
+    let decided = scene.gateway.decide(&approval.approval_id, &reviewer("uid:0"), &signed).unwrap();
+    assert_eq!((decided.state, &decided.votes[0].proof), (ApprovalState::Approved, &Some(proof)));
+    // A denial lets nothing happen.
+    let denied = ask("c2");
+    assert_eq!(scene.decide(&denied.approval_id, Choice::Deny).unwrap().state, ApprovalState::Denied);
+}

@@ -1,6 +1,7 @@
 //! Reviewers and their votes.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use timestamp::UnixMillis;
 
 use crate::consent::Remember;
@@ -43,12 +44,14 @@ pub struct Ballot {
     pub remember: Remember,
     /// Comment for the record and, with a denial, for the agent.
     pub comment: String,
+    /// Signature of the reviewer's passkey over this decision, verified by the caller, in the form of the record.
+    pub proof: Option<Value>,
 }
 
 impl Ballot {
     /// Makes a decision on this call alone.
     pub fn once(choice: Choice, comment: impl Into<String>) -> Self {
-        Self { choice, remember: Remember::Once, comment: comment.into() }
+        Self { choice, remember: Remember::Once, comment: comment.into(), proof: None }
     }
 }
 
@@ -60,4 +63,7 @@ pub struct Vote {
     pub choice: Choice,
     pub at: UnixMillis,
     pub comment: String,
+    /// Signature of the approver's passkey over the decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Value>,
 }

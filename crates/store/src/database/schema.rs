@@ -24,6 +24,8 @@ const STEPS: &[&str] = &[
     SEALED_WITH_A_VERSION,
     BASES,
     CHECKPOINTS,
+    PASSKEYS,
+    PUSH_SUBSCRIPTIONS,
 ];
 
 /// Returns the version of the tables.
@@ -190,6 +192,22 @@ const CHECKPOINTS: &str = "
 CREATE TABLE checkpoints (
     checkpoint_id TEXT PRIMARY KEY,
     record        TEXT NOT NULL
+) STRICT;
+";
+
+/// Passkeys of reviewers.
+const PASSKEYS: &str = "
+CREATE TABLE passkeys (
+    credential_id TEXT PRIMARY KEY,
+    record        TEXT NOT NULL
+) STRICT;
+";
+
+/// Browsers that get notices of approvals. Their endpoints are secrets, so the records are sealed.
+const PUSH_SUBSCRIPTIONS: &str = "
+CREATE TABLE push_subscriptions (
+    subscription_id TEXT PRIMARY KEY,
+    sealed          BLOB NOT NULL
 ) STRICT;
 ";
 

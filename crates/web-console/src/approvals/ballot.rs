@@ -23,9 +23,10 @@ pub(super) fn form(viewer: &Viewer, approvals: &[Approval], path: &str) -> Marku
         return html! { p.notice { "You may look at approvals. To decide on them takes the role approver or director." } };
     }
     let is_one = approvals.len() == 1;
+    let needs_passkey = approvals.iter().any(|one| one.needs_passkey);
     let offers = |form| approvals.iter().all(|one| one.remember_options().any(|offered| offered == form));
     html! {
-        form #decide.card method="post" action=(path) aria-labelledby="decide-title" {
+        form #decide.card method="post" action=(path) data-approval=[is_one.then_some(&first.approval_id)] aria-labelledby="decide-title" {
             h2 #decide-title { @if is_one { "Decide" } @else { "Decide all " (approvals.len()) } }
             (csrf(viewer))
             @for one in approvals {
@@ -46,8 +47,18 @@ pub(super) fn form(viewer: &Viewer, approvals: &[Approval], path: &str) -> Marku
             label for="comment" { "Comment, for the record and, after a denial, for the agent" }
             textarea #comment name="comment" maxlength=(COMMENT) rows="2" {}
             p.buttons {
-                button.approve type="submit" name="decision" value="approve" aria-keyshortcuts="a" { "Approve" @if !is_one { " all " (approvals.len()) } }
+                @if needs_passkey && is_one {
+                    button.approve type="submit" name="decision" value="approve" data-sign="1" aria-keyshortcuts="a" { "Approve with a passkey" }
+                } @else {
+                    button.approve type="submit" name="decision" value="approve" aria-keyshortcuts="a" { "Approve" @if !is_one { " all " (approvals.len()) } }
+                    @if is_one { button type="submit" name="decision" value="approve" data-sign="1" { "Approve with a passkey" } }
+                }
                 button.deny type="submit" name="decision" value="deny" aria-keyshortcuts="d" { "Deny" @if !is_one { " all " (approvals.len()) } }
+            }
+            @if needs_passkey && !is_one { p.notice { "Each of these has to be approved on its own page, with a passkey." } }
+            @if is_one {
+                p #passkey-state role="status" {}
+                script src="/assets/passkey.js" defer {}
             }
             p.keys { "Keys: " kbd { "a" } " approve, " kbd { "d" } " deny (twice, or with Enter), " kbd { "r" } " remember, " kbd { "j" } " next, " kbd { "k" } " previous." }
         }

@@ -7,13 +7,14 @@ use timestamp::UnixMillis;
 use tonic::codegen::http::StatusCode;
 use wire::v1::approval::State;
 use wire::v1::decide_approval_request::Decision;
-use wire::v1::{Approval, DecideApprovalRequest};
+use wire::v1::{Approval, DecideApprovalRequest, PasskeyProof};
 
 use super::ballot::{Ballot, bound};
 use super::groups::{AT_ONCE, groups, pending};
 use super::{facts, request};
 use crate::State as Console;
 use crate::api::quick;
+use crate::ceremony::proof;
 use crate::error::{Problem, redirect};
 use crate::form::Checked;
 use crate::layout::page;
@@ -28,7 +29,8 @@ pub(super) async fn one(
     let Checked { viewer, fields } = &checked;
     let ballot = Ballot::parse(fields)?;
     let digest = bound(fields).into_iter().find(|(of, _)| *of == id).map(|(_, digest)| digest);
-    match decide(&console, viewer, &id, digest.as_deref().unwrap_or_default(), &ballot).await {
+    let proof = proof(fields)?;
+    match decide(&console, viewer, &id, digest.as_deref().unwrap_or_default(), (&ballot, proof)).await {
         Ok(approval) => Ok(redirect(&facts::path(&approval))),
         Err(why) => {
             // It is shown as it is now: perhaps another reviewer was faster.
@@ -58,7 +60,7 @@ pub(super) async fn group(
     let mut decided = 0_usize;
     for (id, digest) in &bound {
         let outcome = if still_equal.contains(id) {
-            decide(&console, viewer, id, digest, &ballot).await.map(drop)
+            decide(&console, viewer, id, digest, (&ballot, None)).await.map(drop)
         } else {
             Err("it no longer waits, or has changed".to_owned())
         };
@@ -84,7 +86,7 @@ async fn decide(
     viewer: &Viewer,
     id: &str,
     digest: &str,
-    ballot: &Ballot,
+    (ballot, proof): (&Ballot, Option<PasskeyProof>),
 ) -> Result<Approval, String> {
     let shown_at = viewer.session.shown_at(id).ok_or("look at the request first")?;
     let now =
@@ -98,6 +100,7 @@ async fn decide(
         comment: ballot.comment.clone(),
         remember: ballot.remember.into(),
         prefix: ballot.prefix.clone(),
+        proof,
     };
     let decided = viewer.services.approvals().decide_approval(quick(wanted)).await;
     let decided =

@@ -101,7 +101,7 @@ fn vote(vote: &ApprovalVote) -> Markup {
 }
 
 /// Shows a moment, UTC.
-pub(super) fn moment(at: &Timestamp) -> Markup {
+pub(crate) fn moment(at: &Timestamp) -> Markup {
     let text = at.to_string();
     html! { time datetime=(text) { (text) } }
 }
@@ -243,6 +243,7 @@ mod tests {
             consent_id: text(),
             freezes_run: true,
             decision_time_from: text(),
+            needs_passkey: true,
         }
     }
 

@@ -14,9 +14,12 @@ mod history;
 mod pager;
 mod queue;
 mod request;
+mod sign;
+
+pub(crate) use facts::moment;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
 
 use crate::State;
 
@@ -26,4 +29,5 @@ pub(crate) fn routes() -> Router<State> {
         .route("/approvals/history", get(history::page))
         .route("/approvals/group/{key}", get(group::page).post(decide::group))
         .route("/approvals/{id}", get(request::page).post(decide::one))
+        .route("/passkeys/consent/{id}", post(sign::begin))
 }

@@ -1303,6 +1303,10 @@ pub struct Approval {
     /// `approvals.timeout`, such as `profile review: approvals.timeout_s` or `configuration: approvals.timeout`.
     #[prost(string, tag = "30")]
     pub decision_time_from: ::prost::alloc::string::String,
+    /// Consent has to be signed with a passkey (`proof` of DecideApprovalRequest), as the profile says (`approvals.passkey`). A
+    /// denial needs none.
+    #[prost(bool, tag = "31")]
+    pub needs_passkey: bool,
 }
 /// Nested message and enum types in `Approval`.
 pub mod approval {
@@ -1441,6 +1445,9 @@ pub struct ApprovalVote {
     /// Comment of the approver.
     #[prost(string, tag = "5")]
     pub comment: ::prost::alloc::string::String,
+    /// The decision is signed with a passkey. The record of it has the signature and all that it covers.
+    #[prost(bool, tag = "6")]
+    pub signed: bool,
 }
 impl ::prost::Name for ApprovalVote {
     const NAME: &'static str = "ApprovalVote";
@@ -1609,6 +1616,10 @@ pub struct DecideApprovalRequest {
     /// For PREFIX: the first words of the command, exactly; at least the program.
     #[prost(string, repeated, tag = "5")]
     pub prefix: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Signature of the reviewer's passkey over this decision, after PasskeyService.BeginConsent for the same fields. Required
+    /// for consent if the approval says `needs_passkey`.
+    #[prost(message, optional, tag = "6")]
+    pub proof: ::core::option::Option<PasskeyProof>,
 }
 /// Nested message and enum types in `DecideApprovalRequest`.
 pub mod decide_approval_request {
@@ -1664,6 +1675,32 @@ impl ::prost::Name for DecideApprovalRequest {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.DecideApprovalRequest".into()
+    }
+}
+/// Answer of an authenticator (WebAuthn, `navigator.credentials.get`).
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PasskeyProof {
+    /// Id of the passkey, 1 to 1,023 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub credential_id: ::prost::alloc::vec::Vec<u8>,
+    /// Authenticator data, at most 2,048 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub authenticator_data: ::prost::alloc::vec::Vec<u8>,
+    /// Client data as the browser serialised them, at most 2,048 bytes.
+    #[prost(bytes = "vec", tag = "3")]
+    pub client_data_json: ::prost::alloc::vec::Vec<u8>,
+    /// Signature over the two, at most 128 bytes.
+    #[prost(bytes = "vec", tag = "4")]
+    pub signature: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for PasskeyProof {
+    const NAME: &'static str = "PasskeyProof";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.PasskeyProof".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.PasskeyProof".into()
     }
 }
 /// The approval, decided on. It is still PENDING when it needs more consents.
@@ -18582,6 +18619,872 @@ pub mod limit_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// A passkey, without its private half, which never leaves its authenticator.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Passkey {
+    /// Id that the authenticator gave it.
+    #[prost(bytes = "vec", tag = "1")]
+    pub credential_id: ::prost::alloc::vec::Vec<u8>,
+    /// Principal whose decisions it signs.
+    #[prost(string, tag = "2")]
+    pub principal: ::prost::alloc::string::String,
+    /// Name that the principal gave it, such as `phone`.
+    #[prost(string, tag = "3")]
+    pub name: ::prost::alloc::string::String,
+    /// `ES256` or `EdDSA`.
+    #[prost(string, tag = "4")]
+    pub algorithm: ::prost::alloc::string::String,
+    /// When it was registered.
+    #[prost(message, optional, tag = "5")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// When it last signed a decision; absent: never.
+    #[prost(message, optional, tag = "6")]
+    pub used_at: ::core::option::Option<::prost_types::Timestamp>,
+}
+impl ::prost::Name for Passkey {
+    const NAME: &'static str = "Passkey";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Passkey".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Passkey".into()
+    }
+}
+/// See PasskeyService.BeginRegistration.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BeginRegistrationRequest {}
+impl ::prost::Name for BeginRegistrationRequest {
+    const NAME: &'static str = "BeginRegistrationRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BeginRegistrationRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BeginRegistrationRequest".into()
+    }
+}
+/// Options for `navigator.credentials.create`. They are valid for five minutes, once.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BeginRegistrationResponse {
+    /// The challenge, 32 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub challenge: ::prost::alloc::vec::Vec<u8>,
+    /// Id of the relying party.
+    #[prost(string, tag = "2")]
+    pub rp_id: ::prost::alloc::string::String,
+    /// Id of the user for the authenticator: random-looking, the same for each passkey of the principal.
+    #[prost(bytes = "vec", tag = "3")]
+    pub user_id: ::prost::alloc::vec::Vec<u8>,
+    /// The principal.
+    #[prost(string, tag = "4")]
+    pub user_name: ::prost::alloc::string::String,
+    /// Passkeys of the principal so far, which the authenticator must not make again.
+    #[prost(bytes = "vec", repeated, tag = "5")]
+    pub exclude: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Challenge that one of these has to sign, with which a principal who has a passkey adds another. Empty if there is none.
+    #[prost(bytes = "vec", tag = "6")]
+    pub proof_challenge: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for BeginRegistrationResponse {
+    const NAME: &'static str = "BeginRegistrationResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BeginRegistrationResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BeginRegistrationResponse".into()
+    }
+}
+/// See PasskeyService.FinishRegistration.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FinishRegistrationRequest {
+    /// Name for people. 1 to 64 characters of `\[A-Za-z0-9._ -\]`. Required.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Authenticator data of the new passkey (`getAuthenticatorData()`), at most 2,048 bytes. Required.
+    #[prost(bytes = "vec", tag = "2")]
+    pub authenticator_data: ::prost::alloc::vec::Vec<u8>,
+    /// Client data as the browser serialised them, at most 2,048 bytes. Required.
+    #[prost(bytes = "vec", tag = "3")]
+    pub client_data_json: ::prost::alloc::vec::Vec<u8>,
+    /// Signature of an earlier passkey over `proof_challenge`. Required if the principal has one.
+    #[prost(message, optional, tag = "4")]
+    pub proof: ::core::option::Option<PasskeyProof>,
+}
+impl ::prost::Name for FinishRegistrationRequest {
+    const NAME: &'static str = "FinishRegistrationRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.FinishRegistrationRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.FinishRegistrationRequest".into()
+    }
+}
+/// See PasskeyService.FinishRegistration.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FinishRegistrationResponse {
+    /// The new passkey.
+    #[prost(message, optional, tag = "1")]
+    pub passkey: ::core::option::Option<Passkey>,
+}
+impl ::prost::Name for FinishRegistrationResponse {
+    const NAME: &'static str = "FinishRegistrationResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.FinishRegistrationResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.FinishRegistrationResponse".into()
+    }
+}
+/// See PasskeyService.ListPasskeys.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListPasskeysRequest {}
+impl ::prost::Name for ListPasskeysRequest {
+    const NAME: &'static str = "ListPasskeysRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListPasskeysRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListPasskeysRequest".into()
+    }
+}
+/// Passkeys.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListPasskeysResponse {
+    /// Oldest first.
+    #[prost(message, repeated, tag = "1")]
+    pub passkeys: ::prost::alloc::vec::Vec<Passkey>,
+}
+impl ::prost::Name for ListPasskeysResponse {
+    const NAME: &'static str = "ListPasskeysResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListPasskeysResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListPasskeysResponse".into()
+    }
+}
+/// See PasskeyService.RemovePasskey.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemovePasskeyRequest {
+    /// Required.
+    #[prost(bytes = "vec", tag = "1")]
+    pub credential_id: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for RemovePasskeyRequest {
+    const NAME: &'static str = "RemovePasskeyRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.RemovePasskeyRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.RemovePasskeyRequest".into()
+    }
+}
+/// See PasskeyService.RemovePasskey.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemovePasskeyResponse {
+    /// The passkey, which no longer counts.
+    #[prost(message, optional, tag = "1")]
+    pub passkey: ::core::option::Option<Passkey>,
+}
+impl ::prost::Name for RemovePasskeyResponse {
+    const NAME: &'static str = "RemovePasskeyResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.RemovePasskeyResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.RemovePasskeyResponse".into()
+    }
+}
+/// The decision, as DecideApprovalRequest will have it. A difference makes the signature one of another statement.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BeginConsentRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub approval_id: ::prost::alloc::string::String,
+    /// Required.
+    #[prost(enumeration = "decide_approval_request::Decision", tag = "2")]
+    pub decision: i32,
+    /// At most 4,096 characters.
+    #[prost(string, tag = "3")]
+    pub comment: ::prost::alloc::string::String,
+    /// Calls beyond this one that the consent covers.
+    #[prost(enumeration = "approval::Remember", tag = "4")]
+    pub remember: i32,
+    /// For PREFIX: the first words of the command.
+    #[prost(string, repeated, tag = "5")]
+    pub prefix: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for BeginConsentRequest {
+    const NAME: &'static str = "BeginConsentRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BeginConsentRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BeginConsentRequest".into()
+    }
+}
+/// Options for `navigator.credentials.get`. They are valid for two minutes, once.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BeginConsentResponse {
+    /// The challenge, 32 bytes: SHA-256 over the approval's digest, the digest of what it shows, the principal, the
+    /// decision, the comment, its coverage, and a nonce.
+    #[prost(bytes = "vec", tag = "1")]
+    pub challenge: ::prost::alloc::vec::Vec<u8>,
+    /// Id of the relying party.
+    #[prost(string, tag = "2")]
+    pub rp_id: ::prost::alloc::string::String,
+    /// Passkeys of the caller that may sign.
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    pub credential_ids: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+}
+impl ::prost::Name for BeginConsentResponse {
+    const NAME: &'static str = "BeginConsentResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BeginConsentResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BeginConsentResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod passkey_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Registers passkeys, and prepares decisions that are signed with one. There is one relying party: the web console, at its origin. On
+    /// a daemon without a console, or with one that is reached by an address instead of a name, all methods but ListPasskeys and
+    /// RemovePasskey are refused.
+    #[derive(Debug, Clone)]
+    pub struct PasskeyServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl PasskeyServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> PasskeyServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> PasskeyServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            PasskeyServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Begins the registration of a passkey for the caller. A later one replaces it.
+        pub async fn begin_registration(
+            &mut self,
+            request: impl tonic::IntoRequest<super::BeginRegistrationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::BeginRegistrationResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.PasskeyService/BeginRegistration",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.PasskeyService", "BeginRegistration"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Registers the passkey that an authenticator has made. On record before it counts.
+        pub async fn finish_registration(
+            &mut self,
+            request: impl tonic::IntoRequest<super::FinishRegistrationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::FinishRegistrationResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.PasskeyService/FinishRegistration",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.PasskeyService", "FinishRegistration"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// The caller's passkeys; those of all principals for operators and auditors. Oldest first.
+        pub async fn list_passkeys(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListPasskeysRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPasskeysResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.PasskeyService/ListPasskeys",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.PasskeyService", "ListPasskeys"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends a passkey. On record before it takes effect. For operators on the Unix socket or with a certificate: a stolen
+        /// token must not be able to replace a passkey.
+        pub async fn remove_passkey(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RemovePasskeyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemovePasskeyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.PasskeyService/RemovePasskey",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.PasskeyService", "RemovePasskey"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Prepares a decision on an approval that the caller will sign. A later one for the same approval replaces it.
+        pub async fn begin_consent(
+            &mut self,
+            request: impl tonic::IntoRequest<super::BeginConsentRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::BeginConsentResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.PasskeyService/BeginConsent",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.PasskeyService", "BeginConsent"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod passkey_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with PasskeyServiceServer.
+    #[async_trait]
+    pub trait PasskeyService: std::marker::Send + std::marker::Sync + 'static {
+        /// Begins the registration of a passkey for the caller. A later one replaces it.
+        async fn begin_registration(
+            &self,
+            request: tonic::Request<super::BeginRegistrationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::BeginRegistrationResponse>,
+            tonic::Status,
+        >;
+        /// Registers the passkey that an authenticator has made. On record before it counts.
+        async fn finish_registration(
+            &self,
+            request: tonic::Request<super::FinishRegistrationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::FinishRegistrationResponse>,
+            tonic::Status,
+        >;
+        /// The caller's passkeys; those of all principals for operators and auditors. Oldest first.
+        async fn list_passkeys(
+            &self,
+            request: tonic::Request<super::ListPasskeysRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPasskeysResponse>,
+            tonic::Status,
+        >;
+        /// Ends a passkey. On record before it takes effect. For operators on the Unix socket or with a certificate: a stolen
+        /// token must not be able to replace a passkey.
+        async fn remove_passkey(
+            &self,
+            request: tonic::Request<super::RemovePasskeyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemovePasskeyResponse>,
+            tonic::Status,
+        >;
+        /// Prepares a decision on an approval that the caller will sign. A later one for the same approval replaces it.
+        async fn begin_consent(
+            &self,
+            request: tonic::Request<super::BeginConsentRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::BeginConsentResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Registers passkeys, and prepares decisions that are signed with one. There is one relying party: the web console, at its origin. On
+    /// a daemon without a console, or with one that is reached by an address instead of a name, all methods but ListPasskeys and
+    /// RemovePasskey are refused.
+    #[derive(Debug)]
+    pub struct PasskeyServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> PasskeyServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for PasskeyServiceServer<T>
+    where
+        T: PasskeyService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.PasskeyService/BeginRegistration" => {
+                    #[allow(non_camel_case_types)]
+                    struct BeginRegistrationSvc<T: PasskeyService>(pub Arc<T>);
+                    impl<
+                        T: PasskeyService,
+                    > tonic::server::UnaryService<super::BeginRegistrationRequest>
+                    for BeginRegistrationSvc<T> {
+                        type Response = super::BeginRegistrationResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::BeginRegistrationRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PasskeyService>::begin_registration(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = BeginRegistrationSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.PasskeyService/FinishRegistration" => {
+                    #[allow(non_camel_case_types)]
+                    struct FinishRegistrationSvc<T: PasskeyService>(pub Arc<T>);
+                    impl<
+                        T: PasskeyService,
+                    > tonic::server::UnaryService<super::FinishRegistrationRequest>
+                    for FinishRegistrationSvc<T> {
+                        type Response = super::FinishRegistrationResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::FinishRegistrationRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PasskeyService>::finish_registration(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = FinishRegistrationSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.PasskeyService/ListPasskeys" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListPasskeysSvc<T: PasskeyService>(pub Arc<T>);
+                    impl<
+                        T: PasskeyService,
+                    > tonic::server::UnaryService<super::ListPasskeysRequest>
+                    for ListPasskeysSvc<T> {
+                        type Response = super::ListPasskeysResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListPasskeysRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PasskeyService>::list_passkeys(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListPasskeysSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.PasskeyService/RemovePasskey" => {
+                    #[allow(non_camel_case_types)]
+                    struct RemovePasskeySvc<T: PasskeyService>(pub Arc<T>);
+                    impl<
+                        T: PasskeyService,
+                    > tonic::server::UnaryService<super::RemovePasskeyRequest>
+                    for RemovePasskeySvc<T> {
+                        type Response = super::RemovePasskeyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RemovePasskeyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PasskeyService>::remove_passkey(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RemovePasskeySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.PasskeyService/BeginConsent" => {
+                    #[allow(non_camel_case_types)]
+                    struct BeginConsentSvc<T: PasskeyService>(pub Arc<T>);
+                    impl<
+                        T: PasskeyService,
+                    > tonic::server::UnaryService<super::BeginConsentRequest>
+                    for BeginConsentSvc<T> {
+                        type Response = super::BeginConsentResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::BeginConsentRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PasskeyService>::begin_consent(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = BeginConsentSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for PasskeyServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.PasskeyService";
+    impl<T> tonic::server::NamedService for PasskeyServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// A grant or a revocation.
 ///
 /// A grant lets its subject hold an operation as if its role had it. The profile then decides about each call. A grant
@@ -21369,6 +22272,712 @@ pub mod process_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "cofferdam.v1.ProcessService";
     impl<T> tonic::server::NamedService for ProcessServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// A browser that gets notices.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Subscription {
+    /// UUIDv7.
+    #[prost(string, tag = "1")]
+    pub subscription_id: ::prost::alloc::string::String,
+    /// Name that the principal gave it, such as `phone`.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// Host of the push service.
+    #[prost(string, tag = "3")]
+    pub host: ::prost::alloc::string::String,
+    /// When it was made.
+    #[prost(message, optional, tag = "4")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// When it ends unless it is renewed. It ends earlier with the last token of its principal.
+    #[prost(message, optional, tag = "5")]
+    pub expires_at: ::core::option::Option<::prost_types::Timestamp>,
+}
+impl ::prost::Name for Subscription {
+    const NAME: &'static str = "Subscription";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Subscription".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Subscription".into()
+    }
+}
+/// See PushService.GetPushKey.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetPushKeyRequest {}
+impl ::prost::Name for GetPushKeyRequest {
+    const NAME: &'static str = "GetPushKeyRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetPushKeyRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetPushKeyRequest".into()
+    }
+}
+/// See PushService.GetPushKey.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetPushKeyResponse {
+    /// Uncompressed point of P-256, 65 bytes: the browser's `applicationServerKey`.
+    #[prost(bytes = "vec", tag = "1")]
+    pub public_key: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for GetPushKeyResponse {
+    const NAME: &'static str = "GetPushKeyResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetPushKeyResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetPushKeyResponse".into()
+    }
+}
+/// A browser's `PushSubscription`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SubscribeRequest {
+    /// Name for people. 1 to 64 characters of `\[A-Za-z0-9._ -\]`. Required.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// URL of the push service, at most 1,024 bytes: https, on a host of `push.hosts`. Required.
+    #[prost(string, tag = "2")]
+    pub endpoint: ::prost::alloc::string::String,
+    /// Key of the browser (`p256dh`), 65 bytes. Required.
+    #[prost(bytes = "vec", tag = "3")]
+    pub p256dh: ::prost::alloc::vec::Vec<u8>,
+    /// Secret of the subscription (`auth`), 16 bytes. Required.
+    #[prost(bytes = "vec", tag = "4")]
+    pub auth: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for SubscribeRequest {
+    const NAME: &'static str = "SubscribeRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SubscribeRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SubscribeRequest".into()
+    }
+}
+/// See PushService.Subscribe.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SubscribeResponse {
+    /// The subscription.
+    #[prost(message, optional, tag = "1")]
+    pub subscription: ::core::option::Option<Subscription>,
+}
+impl ::prost::Name for SubscribeResponse {
+    const NAME: &'static str = "SubscribeResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SubscribeResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SubscribeResponse".into()
+    }
+}
+/// See PushService.ListSubscriptions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListSubscriptionsRequest {}
+impl ::prost::Name for ListSubscriptionsRequest {
+    const NAME: &'static str = "ListSubscriptionsRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListSubscriptionsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListSubscriptionsRequest".into()
+    }
+}
+/// Subscriptions.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListSubscriptionsResponse {
+    /// Oldest first.
+    #[prost(message, repeated, tag = "1")]
+    pub subscriptions: ::prost::alloc::vec::Vec<Subscription>,
+}
+impl ::prost::Name for ListSubscriptionsResponse {
+    const NAME: &'static str = "ListSubscriptionsResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListSubscriptionsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListSubscriptionsResponse".into()
+    }
+}
+/// See PushService.Unsubscribe.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnsubscribeRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub subscription_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for UnsubscribeRequest {
+    const NAME: &'static str = "UnsubscribeRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UnsubscribeRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UnsubscribeRequest".into()
+    }
+}
+/// See PushService.Unsubscribe.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnsubscribeResponse {}
+impl ::prost::Name for UnsubscribeResponse {
+    const NAME: &'static str = "UnsubscribeResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UnsubscribeResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UnsubscribeResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod push_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Keeps the push subscriptions of reviewers. A notice has nothing but a link to the approvals of the console, encrypted for the
+    /// subscribed browser. Without `push` in the configuration, all methods are refused.
+    #[derive(Debug, Clone)]
+    pub struct PushServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl PushServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> PushServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> PushServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            PushServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// The key by which a push service knows this daemon (VAPID, RFC 8292).
+        pub async fn get_push_key(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetPushKeyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetPushKeyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.PushService/GetPushKey",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.PushService", "GetPushKey"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Subscribes the caller's browser. The same endpoint again renews its subscription.
+        pub async fn subscribe(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SubscribeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SubscribeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.PushService/Subscribe",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.PushService", "Subscribe"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The caller's subscriptions, oldest first, without their endpoints.
+        pub async fn list_subscriptions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListSubscriptionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSubscriptionsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.PushService/ListSubscriptions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.PushService", "ListSubscriptions"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends one of the caller's subscriptions.
+        pub async fn unsubscribe(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UnsubscribeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UnsubscribeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.PushService/Unsubscribe",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.PushService", "Unsubscribe"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod push_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with PushServiceServer.
+    #[async_trait]
+    pub trait PushService: std::marker::Send + std::marker::Sync + 'static {
+        /// The key by which a push service knows this daemon (VAPID, RFC 8292).
+        async fn get_push_key(
+            &self,
+            request: tonic::Request<super::GetPushKeyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetPushKeyResponse>,
+            tonic::Status,
+        >;
+        /// Subscribes the caller's browser. The same endpoint again renews its subscription.
+        async fn subscribe(
+            &self,
+            request: tonic::Request<super::SubscribeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SubscribeResponse>,
+            tonic::Status,
+        >;
+        /// The caller's subscriptions, oldest first, without their endpoints.
+        async fn list_subscriptions(
+            &self,
+            request: tonic::Request<super::ListSubscriptionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSubscriptionsResponse>,
+            tonic::Status,
+        >;
+        /// Ends one of the caller's subscriptions.
+        async fn unsubscribe(
+            &self,
+            request: tonic::Request<super::UnsubscribeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UnsubscribeResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Keeps the push subscriptions of reviewers. A notice has nothing but a link to the approvals of the console, encrypted for the
+    /// subscribed browser. Without `push` in the configuration, all methods are refused.
+    #[derive(Debug)]
+    pub struct PushServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> PushServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for PushServiceServer<T>
+    where
+        T: PushService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.PushService/GetPushKey" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetPushKeySvc<T: PushService>(pub Arc<T>);
+                    impl<
+                        T: PushService,
+                    > tonic::server::UnaryService<super::GetPushKeyRequest>
+                    for GetPushKeySvc<T> {
+                        type Response = super::GetPushKeyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetPushKeyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PushService>::get_push_key(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetPushKeySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.PushService/Subscribe" => {
+                    #[allow(non_camel_case_types)]
+                    struct SubscribeSvc<T: PushService>(pub Arc<T>);
+                    impl<
+                        T: PushService,
+                    > tonic::server::UnaryService<super::SubscribeRequest>
+                    for SubscribeSvc<T> {
+                        type Response = super::SubscribeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SubscribeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PushService>::subscribe(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SubscribeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.PushService/ListSubscriptions" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListSubscriptionsSvc<T: PushService>(pub Arc<T>);
+                    impl<
+                        T: PushService,
+                    > tonic::server::UnaryService<super::ListSubscriptionsRequest>
+                    for ListSubscriptionsSvc<T> {
+                        type Response = super::ListSubscriptionsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListSubscriptionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PushService>::list_subscriptions(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListSubscriptionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.PushService/Unsubscribe" => {
+                    #[allow(non_camel_case_types)]
+                    struct UnsubscribeSvc<T: PushService>(pub Arc<T>);
+                    impl<
+                        T: PushService,
+                    > tonic::server::UnaryService<super::UnsubscribeRequest>
+                    for UnsubscribeSvc<T> {
+                        type Response = super::UnsubscribeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UnsubscribeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PushService>::unsubscribe(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UnsubscribeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for PushServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.PushService";
+    impl<T> tonic::server::NamedService for PushServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -262,6 +262,7 @@ impl World {
                 _ => Remember::Prefix(vec![operation_word(does).to_owned()]),
             },
             comment: String::new(),
+            proof: None,
         };
         let decided = self.gateway.decide(&asked.id, &reviewer(who), &ballot);
         let level = who != 1 || does != Does::Delete;

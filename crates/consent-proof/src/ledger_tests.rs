@@ -1,0 +1,109 @@
+use serde_json::{Value, json};
+
+use super::{Consent, Entry, Ledger};
+use crate::testing::{Authenticator, party};
+use crate::{Proof, Statement, digest};
+
+const APPROVAL: &str = "0198a1b2-0000-7000-8000-00000000aaaa";
+
+struct Log {
+    registered: Value,
+    requested: Value,
+    decided: Value,
+}
+
+fn log() -> Log {
+    let one = Authenticator::es256();
+    let statement = Statement {
+        approval_id: APPROVAL.into(),
+        digest: digest("the call"),
+        shown: digest("the preview"),
+        principal: "token:phone".into(),
+        decision: "approve".into(),
+        comment: digest("looks right"),
+        remember: "once".into(),
+        nonce: "ab".repeat(32),
+    };
+    let client = one.client_data("webauthn.get", &statement.challenge(), &party().origin);
+    let assertion = one.sign(Authenticator::data(0x05, 1, &party().id), client);
+    let proof = Proof::new(statement, &party(), (hex::encode(one.id()), one.key()), &assertion);
+    Log {
+        registered: json!({
+            "credential_id": hex::encode(one.id()),
+            "principal": "token:phone",
+            "name": "phone",
+            "public_key": one.key(),
+        }),
+        requested: json!({ "digest": digest("the call") }),
+        decided: json!({ "vote": {
+            "principal": "token:phone",
+            "choice": "approve",
+            "comment": "looks right",
+            "proof": proof,
+        }}),
+    }
+}
+
+fn read(log: &Log, ledger: &mut Ledger) -> Option<Consent> {
+    let mut take = |kind, approval_id, details| ledger.take(Entry { kind, approval_id, details });
+    assert!(take("passkey_registered", None, &log.registered).is_none());
+    assert!(take("approval_requested", Some(APPROVAL), &log.requested).is_none());
+    take("approval_decided", Some(APPROVAL), &log.decided)
+}
+
+fn flaw(change: impl FnOnce(&mut Log)) -> String {
+    let mut changed = log();
+    change(&mut changed);
+    read(&changed, &mut Ledger::default()).unwrap().flaw.unwrap()
+}
+
+#[test]
+fn a_signed_decision_holds() {
+    let expected = Consent {
+        approval_id: APPROVAL.into(),
+        principal: "token:phone".into(),
+        decision: "approve".into(),
+        passkey: "phone".into(),
+        flaw: None,
+    };
+    assert_eq!(read(&log(), &mut Ledger::default()), Some(expected));
+    let mut unsigned = log();
+    unsigned.decided["vote"].as_object_mut().unwrap().remove("proof");
+    assert_eq!(read(&unsigned, &mut Ledger::default()), None);
+    let mut hidden = log();
+    hidden.decided["vote"]["comment"] = "looks [redacted:high-entropy]".into();
+    assert_eq!(read(&hidden, &mut Ledger::default()).unwrap().flaw, None);
+}
+
+#[test]
+fn every_change_of_a_record_is_found() {
+    assert!(flaw(|log| log.decided["vote"]["principal"] = "token:other".into()).contains("decision"));
+    assert!(flaw(|log| log.decided["vote"]["choice"] = "deny".into()).contains("decision"));
+    assert!(flaw(|log| log.decided["vote"]["comment"] = "never".into()).contains("comment"));
+    assert!(flaw(|log| log.requested["digest"] = digest("another call").into()).contains("no request"));
+    assert!(flaw(|log| log.registered["principal"] = "token:other".into()).contains("no registration"));
+    assert!(
+        flaw(|log| log.registered["public_key"] = json!(Authenticator::es256().key()))
+            .contains("no registration")
+    );
+    assert!(
+        flaw(|log| log.decided["vote"]["proof"]["statement"]["digest"] = "x".into()).contains("challenge")
+    );
+    assert!(flaw(|log| log.decided["vote"]["proof"]["signature"] = "3000".into()).contains("signature"));
+    assert!(flaw(|log| log.decided["vote"]["proof"] = json!({ "truncated": {} })).contains("malformed"));
+    assert!(flaw(|log| log.decided["vote"]["proof"]["more"] = 1.into()).contains("malformed"));
+}
+
+#[test]
+fn a_signature_counts_once_and_not_after_its_passkey_was_removed() {
+    let (log, mut ledger) = (log(), Ledger::default());
+    assert_eq!(read(&log, &mut ledger).unwrap().flaw, None);
+    assert!(read(&log, &mut ledger).unwrap().flaw.unwrap().contains("earlier record"));
+    let mut ledger = Ledger::default();
+    let mut take = |kind, details| ledger.take(Entry { kind, approval_id: Some(APPROVAL), details });
+    take("passkey_registered", &log.registered);
+    take("passkey_removed", &log.registered);
+    take("approval_requested", &log.requested);
+    let late = take("approval_voted", &log.decided).unwrap();
+    assert!(late.flaw.unwrap().contains("no registration"));
+}

@@ -1,0 +1,85 @@
+//! Serves `PushService`.
+
+use std::sync::Arc;
+
+use notices::{Push, Subscription, Wanted};
+use operations::Reason;
+use refusal::Refusal;
+use tokio_util::task::TaskTracker;
+use tonic::{Request, Response, Status};
+use wire::v1;
+use wire::v1::push_service_server::PushService;
+
+use super::principal;
+
+pub(crate) struct Service {
+    /// `None` if the configuration has no `push`.
+    pub(crate) push: Option<Arc<Push>>,
+    /// Runs changes to their end even if the client leaves.
+    pub(crate) tasks: TaskTracker,
+}
+
+impl Service {
+    fn push(&self) -> Result<Arc<Push>, Refusal> {
+        self.push.clone().ok_or_else(|| {
+            Refusal::new(
+                Reason::PreconditionFailed,
+                "this daemon pushes no notices: the operator sets push in the configuration",
+            )
+            .with("setting", "push")
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl PushService for Service {
+    async fn get_push_key(
+        &self,
+        _: Request<v1::GetPushKeyRequest>,
+    ) -> Result<Response<v1::GetPushKeyResponse>, Status> {
+        Ok(Response::new(v1::GetPushKeyResponse { public_key: self.push()?.key() }))
+    }
+
+    async fn subscribe(
+        &self,
+        request: Request<v1::SubscribeRequest>,
+    ) -> Result<Response<v1::SubscribeResponse>, Status> {
+        let (push, principal) = (self.push()?, principal(&request)?);
+        let v1::SubscribeRequest { name, endpoint, p256dh, auth } = request.into_inner();
+        let wanted = Wanted { name, endpoint, p256dh, auth };
+        let made = self.tasks.spawn(async move { push.subscribe(&principal.name, wanted).await }).await;
+        let made = made.map_err(|error| Refusal::internal("subscribing", &error))??;
+        Ok(Response::new(v1::SubscribeResponse { subscription: Some(to_wire(made)) }))
+    }
+
+    async fn list_subscriptions(
+        &self,
+        request: Request<v1::ListSubscriptionsRequest>,
+    ) -> Result<Response<v1::ListSubscriptionsResponse>, Status> {
+        let found = self.push()?.list(&principal(&request)?.name);
+        Ok(Response::new(v1::ListSubscriptionsResponse {
+            subscriptions: found.into_iter().map(to_wire).collect(),
+        }))
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: Request<v1::UnsubscribeRequest>,
+    ) -> Result<Response<v1::UnsubscribeResponse>, Status> {
+        let (push, principal) = (self.push()?, principal(&request)?);
+        let id = request.into_inner().subscription_id;
+        let ended = self.tasks.spawn(async move { push.unsubscribe(&principal.name, &id).await }).await;
+        ended.map_err(|error| Refusal::internal("ending the subscription", &error))??;
+        Ok(Response::new(v1::UnsubscribeResponse {}))
+    }
+}
+
+fn to_wire(it: Subscription) -> v1::Subscription {
+    v1::Subscription {
+        subscription_id: it.id,
+        name: it.name,
+        host: it.host,
+        created_at: Some(it.created_at.to_wire()),
+        expires_at: Some(it.expires_at.to_wire()),
+    }
+}

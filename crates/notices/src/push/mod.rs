@@ -1,0 +1,188 @@
+//! Web push: tells the browsers of reviewers that an approval waits.
+
+mod encrypt;
+mod endpoint;
+mod subscription;
+mod tell;
+mod vapid;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use operations::Reason;
+use parking_lot::Mutex;
+use refusal::{Refusal, chain};
+use store::{Store, StoreError};
+use timestamp::UnixMillis;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+pub use endpoint::Hosts;
+pub use subscription::{Subscription, Wanted};
+
+use endpoint::Endpoint;
+use subscription::Keys;
+use vapid::Vapid;
+
+/// Most subscriptions of one principal, and of all.
+const MAX_OF_PRINCIPAL: usize = 8;
+const MAX: usize = 256;
+/// Life of a subscription that is not renewed, milliseconds.
+const LIFE: u64 = 30 * 86_400 * 1_000;
+/// Longest name of a subscription.
+const MAX_NAME: usize = 64;
+
+/// Settings of web push.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushSettings {
+    /// Hosts of push services that browsers may name.
+    pub hosts: Hosts,
+    /// Address of the operator for push services, such as `mailto:security@example.org`.
+    pub contact: String,
+}
+
+/// Tells which principals may still review.
+pub type Reviewers = Box<dyn Fn(&str) -> bool + Send + Sync>;
+/// Makes the link in a notice, for a principal and an approval with its run.
+pub type MakeLink = Box<dyn Fn(&str, (&str, &str)) -> String + Send + Sync>;
+
+/// Error of the start of web push.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the push subscriptions in the store cannot be read")]
+    Store(#[from] StoreError),
+    #[error("the store holds a push subscription of another form")]
+    Record(#[from] serde_json::Error),
+    #[error("the key for push services cannot be made or read")]
+    Key,
+}
+
+/// The subscriptions of this daemon.
+pub struct Push {
+    store: Store,
+    settings: PushSettings,
+    vapid: Vapid,
+    known: Mutex<BTreeMap<String, Subscription>>,
+    changed: watch::Sender<()>,
+    /// Allows one change at a time.
+    changing: tokio::sync::Mutex<()>,
+}
+
+impl Push {
+    /// Opens the subscriptions in the store, and the key by which push services know this daemon. Makes it if there is none.
+    pub fn open(store: Store, settings: PushSettings) -> Result<Arc<Self>, OpenError> {
+        let mut records = store.push_subscriptions()?;
+        let vapid = match records.iter().position(|record| Vapid::is_record(record)) {
+            Some(at) => Vapid::read(&records.swap_remove(at)),
+            None => {
+                let (vapid, record) = Vapid::generate().ok_or(OpenError::Key)?;
+                store.put_push_subscription(vapid::ROW, &record)?;
+                Some(vapid)
+            }
+        };
+        let vapid = vapid.ok_or(OpenError::Key)?;
+        let now = UnixMillis::now();
+        let known = records
+            .iter()
+            .map(|record| serde_json::from_slice::<Subscription>(record))
+            .filter(|read| read.as_ref().map_or(true, |it| it.expires_at > now))
+            .map(|read| read.map(|it| (it.id.clone(), it)))
+            .collect::<Result<_, _>>()?;
+        Ok(Arc::new(Self {
+            store,
+            settings,
+            vapid,
+            known: Mutex::new(known),
+            changed: watch::Sender::new(()),
+            changing: tokio::sync::Mutex::default(),
+        }))
+    }
+
+    /// Returns the key by which push services know this daemon: an uncompressed point of P-256.
+    pub fn key(&self) -> Vec<u8> {
+        self.vapid.public_key().to_vec()
+    }
+
+    /// Subscribes a browser of a principal, or renews its subscription.
+    pub async fn subscribe(&self, principal: &str, wanted: Wanted) -> Result<Subscription, Refusal> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._- ".contains(c);
+        if wanted.name.is_empty() || wanted.name.len() > MAX_NAME || !wanted.name.chars().all(plain) {
+            return Err(Refusal::invalid(
+                "name",
+                format!("must be 1 to {MAX_NAME} characters of [A-Za-z0-9._ -]"),
+            ));
+        }
+        let endpoint = Endpoint::parse(&wanted.endpoint, &self.settings.hosts)
+            .map_err(|why| Refusal::invalid("endpoint", why))?;
+        let keys =
+            Keys::parse(&wanted.p256dh, &wanted.auth).map_err(|(field, why)| Refusal::invalid(field, why))?;
+        let _changing = self.changing.lock().await;
+        let now = UnixMillis::now();
+        let mine = self.list(principal);
+        let same = mine.iter().find(|it| it.endpoint == wanted.endpoint);
+        let (all, over) = {
+            let known = self.known.lock();
+            let taken = known.values().any(|it| it.endpoint == wanted.endpoint && it.principal != principal);
+            (known.len(), taken)
+        };
+        if over {
+            return Err(Refusal::new(
+                Reason::AlreadyExists,
+                "this browser gets notices for another principal: end that subscription first",
+            ));
+        }
+        if same.is_none() && (mine.len() >= MAX_OF_PRINCIPAL || all >= MAX) {
+            return Err(Refusal::new(
+                Reason::Overloaded,
+                format!(
+                    "a principal has at most {MAX_OF_PRINCIPAL} subscriptions, the daemon {MAX}: end one first"
+                ),
+            ));
+        }
+        let subscription = Subscription {
+            id: same.map_or_else(|| Uuid::now_v7().to_string(), |same| same.id.clone()),
+            principal: principal.to_owned(),
+            name: wanted.name,
+            host: endpoint.host().to_owned(),
+            endpoint: wanted.endpoint,
+            keys,
+            created_at: same.map_or(now, |same| same.created_at),
+            expires_at: UnixMillis(now.0.saturating_add(LIFE)),
+        };
+        let kept = subscription.clone();
+        let kept = self
+            .store
+            .with(move |store| store.put_push_subscription(&kept.id, &serde_json::to_string(&kept)?));
+        kept.await.map_err(|error| Refusal::internal("storing the subscription", &chain(&error)))?;
+        self.known.lock().insert(subscription.id.clone(), subscription.clone());
+        self.changed.send_replace(());
+        Ok(subscription)
+    }
+
+    /// Returns the subscriptions of a principal, oldest first.
+    pub fn list(&self, principal: &str) -> Vec<Subscription> {
+        let known = self.known.lock();
+        known.values().filter(|it| it.principal == principal).cloned().collect()
+    }
+
+    /// Ends a subscription of a principal.
+    pub async fn unsubscribe(&self, principal: &str, id: &str) -> Result<(), Refusal> {
+        let is_own = self.known.lock().get(id).is_some_and(|it| it.principal == principal);
+        if !is_own {
+            return Err(Refusal::new(Reason::NotFound, "there is no such subscription")
+                .with("resource", "subscription"));
+        }
+        self.end(id).await.map_err(|error| Refusal::internal("ending the subscription", &chain(&error)))
+    }
+
+    /// Ends a subscription at once, also if the store fails.
+    async fn end(&self, id: &str) -> Result<(), StoreError> {
+        let _changing = self.changing.lock().await;
+        self.known.lock().remove(id);
+        let id = id.to_owned();
+        self.store.with(move |store| store.delete_push_subscription(&id)).await
+    }
+}
