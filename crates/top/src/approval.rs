@@ -48,20 +48,28 @@ pub fn render(approval: &Approval, now: &wire::Timestamp, hints: bool, page: &mu
     let preview = if approval.preview.is_empty() { &approval.operation_json } else { &approval.preview };
     page.diff(preview);
     if waits && hints {
-        page.own("\n").own("approve: coffer approval approve ").word(&approval.approval_id).own("\n");
-        for form in votes::options(approval) {
-            page.own("         coffer approval approve ").word(&approval.approval_id);
-            page.own(match form {
-                Remember::Prefix => {
-                    " --remember-prefix WORD…  (also for commands of this run that begin with these words)\n"
-                }
-                _ if approval.call_id.is_empty() => {
-                    " --remember  (also for later connections to it in this run)\n"
-                }
-                _ => " --remember  (also for the same call again in this run)\n",
-            });
+        if approval.needs_passkey {
+            page.own("\n").own("approve: in the console, with a passkey (coffer console)\n");
+        } else {
+            ways_to_approve(approval, page);
         }
         page.own("deny:    coffer approval deny ").word(&approval.approval_id).own("\n");
+    }
+}
+
+fn ways_to_approve(approval: &Approval, page: &mut Output) {
+    page.own("\n").own("approve: coffer approval approve ").word(&approval.approval_id).own("\n");
+    for form in votes::options(approval) {
+        page.own("         coffer approval approve ").word(&approval.approval_id);
+        page.own(match form {
+            Remember::Prefix => {
+                " --remember-prefix WORD…  (also for commands of this run that begin with these words)\n"
+            }
+            _ if approval.call_id.is_empty() => {
+                " --remember  (also for later connections to it in this run)\n"
+            }
+            _ => " --remember  (also for the same call again in this run)\n",
+        });
     }
 }
 
@@ -158,5 +166,24 @@ mod tests {
         let mut page = Output::new(Look::PIPE);
         render(&approval, &wire::Timestamp::default(), true, &mut page);
         assert!(page.as_str().ends_with("Preview\n{\"read\":{}}\n"), "{}", page.as_str());
+    }
+
+    #[test]
+    fn an_approval_with_a_passkey_leads_to_the_console() {
+        let approval = Approval {
+            approval_id: "a".into(),
+            state: State::Pending.into(),
+            needs_passkey: true,
+            ..Default::default()
+        };
+        let mut page = Output::new(Look::PIPE);
+        render(&approval, &wire::Timestamp::default(), true, &mut page);
+        let text = page.as_str();
+        assert!(
+            text.ends_with(
+                "approve: in the console, with a passkey (coffer console)\ndeny:    coffer approval deny a\n"
+            ),
+            "{text}"
+        );
     }
 }

@@ -8,7 +8,7 @@ use crate::shown::line;
 use crate::viewer::Viewer;
 
 /// Pages in the navigation. A module with pages adds its own.
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("/overview", "Overview"),
     ("/approvals", "Approvals"),
     ("/runs", "Runs"),
@@ -16,8 +16,8 @@ const PAGES: [(&str, &str); 7] = [
     ("/audit", "Audit log"),
     ("/alerts", "Alerts"),
     ("/policy", "Policy"),
+    ("/passkeys", "Passkeys"),
 ];
-const PAGES: [(&str, &str); 2] = [("/approvals", "Approvals"), ("/passkeys", "Passkeys")];
 /// Longest path to which a sign-in leads back, bytes.
 const LONGEST_PATH: usize = 512;
 

@@ -75,9 +75,13 @@ impl Target {
     /// Returns true if it is reached with TLS.
     pub fn is_tls(&self) -> bool {
         self.tls
+    }
+
     /// Returns the host without brackets, and the port.
     pub fn place(&self) -> (&str, u16) {
         (&self.host, self.port)
+    }
+
     /// Returns scheme, host and port in the form of an origin (RFC 6454, section 6.2).
     pub fn origin(&self) -> String {
         let (scheme, usual) = if self.tls { ("https", 443) } else { ("http", 80) };
@@ -88,6 +92,8 @@ impl Target {
         } else {
             format!("{scheme}://{host}:{}", self.port)
         }
+    }
+
     /// Returns scheme and authority. The rest may be secret.
     pub fn shown(&self) -> String {
         format!("{}://{}/REDACTED", self.scheme(), self.authority)

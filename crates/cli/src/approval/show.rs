@@ -27,14 +27,3 @@ impl Show {
         })
     }
 }
-    if waits && approval.needs_passkey {
-        page.own("\n").own("approve: in the console, with a passkey (coffer console)\n");
-    } else if waits {
-    fn an_approval_with_a_passkey_leads_to_the_console() {
-            needs_passkey: true,
-        let text = page.as_str();
-        assert!(
-            text.ends_with(
-                "approve: in the console, with a passkey (coffer console)\ndeny:    coffer approval deny a\n"
-            ),
-            "{text}"

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use ::notices::Push;
 use ::traces::Exporter;
 use anomaly::Deliveries;
-use ::notices::Push;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, LAST_WAIT, Maintenance};
@@ -42,8 +42,7 @@ use crate::recovery::RecoveryCursor;
 use crate::reload::{IssuerTasks, Reloader, Targets};
 use crate::rpc;
 use crate::startup::StateDirectory;
-use crate::{console, mcp, memory, metrics, traces};
-use crate::{console, mcp, memory, metrics, notices};
+use crate::{console, mcp, memory, metrics, notices, traces};
 
 /// Longest time that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);

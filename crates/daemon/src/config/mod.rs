@@ -299,6 +299,7 @@ impl Config {
         self.notices.show(shown);
         if let Some(listen) = &self.console {
             shown["console"] = listen.shown();
+        }
         if !self.oidc.is_empty() {
             shown["oidc"] = self.oidc.iter().map(oidc::shown).collect();
         }

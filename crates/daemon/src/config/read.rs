@@ -26,13 +26,8 @@ use terminals::Limits;
 use super::values::{number_or, path, path_or};
 use super::{
     Config, access, alerts, audit, console, egress, mcp, metrics, model_prices, notices, oidc, pool, secrets,
-    tcp,
-    traces,
+    tcp, traces,
 };
-const KEYS: [&str; 33] = [
-    "notices",
-    "push",
-        notices: notices::read(&top),
     top.items("workspace_roots").iter().filter_map(read).collect()
 }
 
