@@ -28,6 +28,205 @@ use super::{
     Config, access, alerts, audit, console, egress, mcp, metrics, model_prices, notices, oidc, pool, secrets,
     tcp, traces,
 };
+use crate::images::ImageBounds;
+
+/// Longest path of a Unix socket, bytes: it has to fit into `sockaddr_un`, unix(7).
+const MAX_SOCKET_PATH: usize = 107;
+
+/// Seconds of a day.
+const DAY: u64 = 86_400;
+
+pub(super) const KEYS: [&str; 34] = [
+    "listen",
+    "state_dir",
+    "workspace_roots",
+    "policy_dir",
+    "harness_on_bind",
+    "docker",
+    "default_image",
+    "images",
+    "host_lane",
+    "egress",
+    "secrets",
+    "model_prices",
+    "pool",
+    "approvals",
+    "alerts",
+    "notices",
+    "push",
+    "access",
+    "oidc",
+    "limits",
+    "runs",
+    "spool",
+    "outcomes",
+    "disk",
+    "bases",
+    "mirrors",
+    "checkpoints",
+    "sessions",
+    "mcp",
+    "metrics",
+    "traces",
+    "console",
+    "audit",
+    "log",
+];
+
+/// Reads the whole configuration. A value with a problem is replaced by its default or left out.
+pub(super) fn config(top: &At<'_>) -> Config {
+    let top = top.fields(&KEYS);
+    let listen = top.section("listen", &["unix", "tcp"]);
+    let unix = listen.section("unix", &["path", "mode", "group"]);
+    let state_dir = state_dir(&top);
+    let policy_dir = top.get("policy_dir").and_then(path);
+    let docker = top.section("docker", &["endpoint", "strict_engine"]);
+    let approvals = top.section("approvals", &["timeout", "allow_self_approval"]);
+    let images = top.section("images", &["max_size", "timeout"]);
+    let runs = top.section("runs", &["on_stop", "max_ttl"]);
+    let limits = top.section("limits", &["runs", "calls", "calls_waiting", "connections"]);
+    let spool = top.section("spool", &["max_total", "min_free"]);
+    let log = top.section("log", &["level", "format"]);
+    let (access, certified) = access::read(&top);
+    let tcp = tcp::read(&listen);
+    Config {
+        digest: String::new(),
+        socket: socket(&unix),
+        socket_mode: unix.get("mode").and_then(socket_mode).unwrap_or(0o660),
+        socket_group: unix.get("group").and_then(socket_group),
+        metrics: metrics::read(&top, tcp.as_ref()),
+        traces: traces::read(&top),
+        console: console::read(&top, tcp.as_ref()),
+        notices: notices::read(&top),
+        tcp,
+        workspace_roots: roots(&top, &state_dir, policy_dir.as_deref()),
+        state_dir,
+        policy_dir,
+        harness_on_bind: harness_on_bind(&top),
+        engine: docker.get("endpoint").and_then(endpoint).unwrap_or_default(),
+        strict_engine: docker.flag_or("strict_engine", false),
+        busybox: path_or(&top.section("default_image", &["busybox"]), "busybox", "/bin/busybox"),
+        images: ImageBounds {
+            max_bytes: size_or(&images, "max_size", 1 << 20, 8 << 30),
+            timeout: time_or(&images, "timeout", (1, DAY), 1_800),
+        },
+        accepted_jail: accepted_jail(&top),
+        approval_timeout: approvals.get("timeout").and_then(|at| time(at, 1, 7 * DAY)),
+        allow_self_approval: approvals.flag_or("allow_self_approval", false),
+        webhooks: alerts::webhooks(&top.section("alerts", &["webhooks"])),
+        access,
+        certified,
+        oidc: oidc::read(&top),
+        runs: RunBounds {
+            living: number_or(&limits, "runs", 1..=10_000, 256) as usize,
+            max_ttl: runs.get("max_ttl").and_then(|at| time(at, 1, 366 * DAY)),
+        },
+        calls: Whole {
+            running: number_or(&limits, "calls", 1..=65_536, 512),
+            waiting: number_or(&limits, "calls_waiting", 0..=65_536, 2_048),
+        },
+        max_connections: number_or(&limits, "connections", 1..=65_536, 256) as usize,
+        on_stop: on_stop(&runs),
+        egress: egress::read(&top),
+        secrets: secrets::read(&top),
+        model_prices: model_prices::read(&top),
+        pool: pool::read(&top),
+        spool_max_total: size_or(&spool, "max_total", 1 << 20, 4 << 30),
+        spool_min_free: size_or(&spool, "min_free", 0, 256 << 20),
+        outcomes: outcomes(&top),
+        disk: disk(&top),
+        bases: bases(&top),
+        mirrors: mirrors(&top),
+        checkpoints: checkpoints(&top),
+        sessions: sessions(&top),
+        mcp: mcp::read(&top),
+        audit: audit::read(&top),
+        log_level: log_level(&log),
+        log_format: log.get("format").and_then(|at| at.one_of(&Format::ALL)).unwrap_or(Format::Text),
+    }
+}
+
+fn state_dir(top: &Fields<'_>) -> PathBuf {
+    let state_dir = path_or(top, "state_dir", "/var/lib/cofferdam");
+    if state_dir.exists() && !state_dir.is_dir() {
+        top.at("state_dir").problem(format!("{} is not a directory", state_dir.display()));
+    }
+    state_dir
+}
+
+fn socket(unix: &Fields<'_>) -> PathBuf {
+    let socket = path_or(unix, "path", "/run/cofferdam/cofferd.sock");
+    if socket.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket()) {
+        unix.at("path").problem(format!("{} exists and is not a socket", socket.display()));
+    }
+    if socket.as_os_str().len() > MAX_SOCKET_PATH {
+        let message = format!("is longer than {MAX_SOCKET_PATH} bytes, the system's limit for sockets");
+        unix.at("path").problem(message);
+    }
+    socket
+}
+
+fn socket_mode(at: &At<'_>) -> Option<u32> {
+    match u32::from_str_radix(at.text()?, 8) {
+        Ok(mode) if mode & 0o002 != 0 => {
+            at.problem("must not be writable by everybody: anyone who can connect can request runs");
+            None
+        }
+        Ok(mode) if mode <= 0o777 => Some(mode),
+        _ => {
+            at.problem("must be an octal mode in quotes, such as \"0660\"");
+            None
+        }
+    }
+}
+
+/// Reads a group of this host, by its name or its number.
+fn socket_group(at: &At<'_>) -> Option<u32> {
+    if at.is_number() {
+        return at.number(0..=u64::from(u32::MAX - 1)).and_then(|gid| u32::try_from(gid).ok());
+    }
+    let name = at.text()?;
+    let gid = std::fs::read_to_string("/etc/group").ok().and_then(|groups| group_of(&groups, name));
+    if gid.is_none() {
+        at.problem(format!(
+            "there is no group {name} in /etc/group: `groupadd --system {name}` makes it, or give its number"
+        ));
+    }
+    gid
+}
+
+/// Returns the number of a group, in the form of `/etc/group`.
+fn group_of(groups: &str, name: &str) -> Option<u32> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
+    })
+}
+
+fn endpoint(at: &At<'_>) -> Option<Endpoint> {
+    let endpoint = Endpoint::parse(at.text()?).ok();
+    if endpoint.is_none() {
+        at.problem("must be a Unix socket, such as unix:///var/run/docker.sock");
+    }
+    endpoint
+}
+
+fn roots(top: &Fields<'_>, state_dir: &Path, policy_dir: Option<&Path>) -> Vec<PathBuf> {
+    let (state_dir, policy_dir) = (real(state_dir), policy_dir.map(real));
+    let read = |at: &At<'_>| {
+        let root = path(at)?;
+        let real = real(&root);
+        if root == Path::new("/") {
+            at.problem("must not be the whole file system");
+        } else if state_dir.starts_with(&real) || real.starts_with(&state_dir) {
+            at.problem("must not overlap state_dir: a run could reach the daemon's own files");
+        } else if policy_dir.as_ref().is_some_and(|policy_dir| policy_dir.starts_with(&real)) {
+            at.problem("must not contain policy_dir: a run could change the policy");
+        } else if !root.is_dir() {
+            at.problem(format!("{} is not a directory: create it or correct the path", root.display()));
+        }
+        Some(root)
+    };
     top.items("workspace_roots").iter().filter_map(read).collect()
 }
 

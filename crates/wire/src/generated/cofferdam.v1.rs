@@ -3870,6 +3870,396 @@ pub mod audit_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// See BackupService.CreateBackup.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateBackupRequest {}
+impl ::prost::Name for CreateBackupRequest {
+    const NAME: &'static str = "CreateBackupRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CreateBackupRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CreateBackupRequest".into()
+    }
+}
+/// Part of a backup.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateBackupResponse {
+    /// One part, or the end.
+    #[prost(oneof = "create_backup_response::Event", tags = "1, 2")]
+    pub event: ::core::option::Option<create_backup_response::Event>,
+}
+/// Nested message and enum types in `CreateBackupResponse`.
+pub mod create_backup_response {
+    /// One part, or the end.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Event {
+        /// Next bytes of the archive.
+        #[prost(bytes, tag = "1")]
+        Data(::prost::alloc::vec::Vec<u8>),
+        /// Sent last, after all bytes.
+        #[prost(message, tag = "2")]
+        Made(super::BackupMade),
+    }
+}
+impl ::prost::Name for CreateBackupResponse {
+    const NAME: &'static str = "CreateBackupResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CreateBackupResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CreateBackupResponse".into()
+    }
+}
+/// A whole backup.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackupMade {
+    /// UUIDv7, which the records of the log and the first record after a restore have.
+    #[prost(string, tag = "1")]
+    pub backup_id: ::prost::alloc::string::String,
+    /// Bytes of the archive.
+    #[prost(uint64, tag = "2")]
+    pub size_bytes: u64,
+    /// SHA-256 of the archive, lower-case hex. A record of the log has it, too.
+    #[prost(string, tag = "3")]
+    pub sha256: ::prost::alloc::string::String,
+    /// Last record of the log that is in the backup at least: a signed checkpoint covers all up to it.
+    #[prost(uint64, tag = "4")]
+    pub log_size: u64,
+    /// Key that has signed the checkpoint.
+    #[prost(string, tag = "5")]
+    pub verifier_key: ::prost::alloc::string::String,
+}
+impl ::prost::Name for BackupMade {
+    const NAME: &'static str = "BackupMade";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BackupMade".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BackupMade".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod backup_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Makes backups while the daemon works. `coffer backup restore` reads them, offline.
+    #[derive(Debug, Clone)]
+    pub struct BackupServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl BackupServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> BackupServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> BackupServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            BackupServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Makes a backup and sends it. It holds the keys of the daemon, so only operators get one, in person: on the Unix
+        /// socket or with a certificate. Two records of the log frame it. Calls go on meanwhile, and the rate is bounded. Fails
+        /// with OVERLOADED while another backup is being made, or if the state disk has no space for the copy of the store. The
+        /// stream ends without `made` if the daemon stops: the backup is not whole then.
+        pub async fn create_backup(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateBackupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::CreateBackupResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.BackupService/CreateBackup",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.BackupService", "CreateBackup"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod backup_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with BackupServiceServer.
+    #[async_trait]
+    pub trait BackupService: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the CreateBackup method.
+        type CreateBackupStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::CreateBackupResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Makes a backup and sends it. It holds the keys of the daemon, so only operators get one, in person: on the Unix
+        /// socket or with a certificate. Two records of the log frame it. Calls go on meanwhile, and the rate is bounded. Fails
+        /// with OVERLOADED while another backup is being made, or if the state disk has no space for the copy of the store. The
+        /// stream ends without `made` if the daemon stops: the backup is not whole then.
+        async fn create_backup(
+            &self,
+            request: tonic::Request<super::CreateBackupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::CreateBackupStream>,
+            tonic::Status,
+        >;
+    }
+    /// Makes backups while the daemon works. `coffer backup restore` reads them, offline.
+    #[derive(Debug)]
+    pub struct BackupServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> BackupServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for BackupServiceServer<T>
+    where
+        T: BackupService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.BackupService/CreateBackup" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateBackupSvc<T: BackupService>(pub Arc<T>);
+                    impl<
+                        T: BackupService,
+                    > tonic::server::ServerStreamingService<super::CreateBackupRequest>
+                    for CreateBackupSvc<T> {
+                        type Response = super::CreateBackupResponse;
+                        type ResponseStream = T::CreateBackupStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreateBackupRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as BackupService>::create_backup(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateBackupSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for BackupServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.BackupService";
+    impl<T> tonic::server::NamedService for BackupServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// The rules of a run's connections, and what it has used.
 ///
 /// The counts begin when the daemon creates the run, or adopts it after a restart.
@@ -5736,6 +6126,8 @@ pub mod run {
         NoneWaits = 7,
         /// The container that waited had changed, or could not be verified. It was removed.
         NotUsable = 8,
+        /// Its tenant has had its share of the pool in this minute (`pool_per_minute` of the policy).
+        TenantShare = 9,
     }
     impl ColdBecause {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -5753,6 +6145,7 @@ pub mod run {
                 Self::FirstOfItsKind => "FIRST_OF_ITS_KIND",
                 Self::NoneWaits => "NONE_WAITS",
                 Self::NotUsable => "NOT_USABLE",
+                Self::TenantShare => "TENANT_SHARE",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -5767,6 +6160,7 @@ pub mod run {
                 "FIRST_OF_ITS_KIND" => Some(Self::FirstOfItsKind),
                 "NONE_WAITS" => Some(Self::NoneWaits),
                 "NOT_USABLE" => Some(Self::NotUsable),
+                "TENANT_SHARE" => Some(Self::TenantShare),
                 _ => None,
             }
         }
@@ -10428,6 +10822,632 @@ pub mod console_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "cofferdam.v1.ConsoleService";
     impl<T> tonic::server::NamedService for ConsoleServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// See DaemonService.GetDaemonStatus.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetDaemonStatusRequest {
+    /// Profiles whose pools have to be filled. Empty: the pools do not count. At most 64.
+    #[prost(string, repeated, tag = "1")]
+    pub profiles: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for GetDaemonStatusRequest {
+    const NAME: &'static str = "GetDaemonStatusRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetDaemonStatusRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetDaemonStatusRequest".into()
+    }
+}
+/// State of the daemon.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetDaemonStatusResponse {
+    /// All conditions are met.
+    #[prost(bool, tag = "1")]
+    pub ready: bool,
+    /// What readiness depends on.
+    #[prost(message, repeated, tag = "2")]
+    pub conditions: ::prost::alloc::vec::Vec<DaemonCondition>,
+    /// Version of the daemon.
+    #[prost(string, tag = "3")]
+    pub version: ::prost::alloc::string::String,
+    /// Start of the daemon.
+    #[prost(message, optional, tag = "4")]
+    pub started_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// SHA-256 of the configuration file that was read last.
+    #[prost(string, tag = "5")]
+    pub configuration_digest: ::prost::alloc::string::String,
+    /// Digest of the policy in force.
+    #[prost(string, tag = "6")]
+    pub policy_digest: ::prost::alloc::string::String,
+    /// Keys of that file whose values need a restart to take effect.
+    #[prost(string, repeated, tag = "7")]
+    pub needs_restart: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Level of the log in force.
+    #[prost(string, tag = "8")]
+    pub log_level: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetDaemonStatusResponse {
+    const NAME: &'static str = "GetDaemonStatusResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetDaemonStatusResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetDaemonStatusResponse".into()
+    }
+}
+/// One condition of readiness.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DaemonCondition {
+    /// Name, such as `engine`.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// The condition is met.
+    #[prost(bool, tag = "2")]
+    pub met: bool,
+    /// Reason that it is not met. Empty if it is.
+    #[prost(string, tag = "3")]
+    pub problem: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DaemonCondition {
+    const NAME: &'static str = "DaemonCondition";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DaemonCondition".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DaemonCondition".into()
+    }
+}
+/// See DaemonService.ReloadDaemon.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReloadDaemonRequest {}
+impl ::prost::Name for ReloadDaemonRequest {
+    const NAME: &'static str = "ReloadDaemonRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ReloadDaemonRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ReloadDaemonRequest".into()
+    }
+}
+/// Result of a reload.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReloadDaemonResponse {
+    /// Keys of the configuration whose values took effect. Files that keys name are always read again.
+    #[prost(string, repeated, tag = "1")]
+    pub applied: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Keys of the configuration whose values need a restart to take effect.
+    #[prost(string, repeated, tag = "2")]
+    pub needs_restart: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// SHA-256 of the configuration file.
+    #[prost(string, tag = "3")]
+    pub configuration_digest: ::prost::alloc::string::String,
+    /// SHA-256 of the file that was read before.
+    #[prost(string, tag = "4")]
+    pub previous_configuration_digest: ::prost::alloc::string::String,
+    /// Digest of the policy in force.
+    #[prost(string, tag = "5")]
+    pub policy_digest: ::prost::alloc::string::String,
+    /// The policy differs from the one before.
+    #[prost(bool, tag = "6")]
+    pub policy_changed: bool,
+}
+impl ::prost::Name for ReloadDaemonResponse {
+    const NAME: &'static str = "ReloadDaemonResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ReloadDaemonResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ReloadDaemonResponse".into()
+    }
+}
+/// See DaemonService.SetLogLevel.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetLogLevelRequest {
+    /// Level, as `log.level` of the configuration: error, warn, info, debug, trace, or a list such as `info,cofferd=debug`.
+    #[prost(string, tag = "1")]
+    pub level: ::prost::alloc::string::String,
+}
+impl ::prost::Name for SetLogLevelRequest {
+    const NAME: &'static str = "SetLogLevelRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SetLogLevelRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SetLogLevelRequest".into()
+    }
+}
+/// Levels of the daemon's log.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetLogLevelResponse {
+    /// Level in force now.
+    #[prost(string, tag = "1")]
+    pub level: ::prost::alloc::string::String,
+    /// Level before.
+    #[prost(string, tag = "2")]
+    pub previous: ::prost::alloc::string::String,
+}
+impl ::prost::Name for SetLogLevelResponse {
+    const NAME: &'static str = "SetLogLevelResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SetLogLevelResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SetLogLevelResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod daemon_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Shows the state of the daemon, reloads its configuration and policy, and sets the level of its log.
+    #[derive(Debug, Clone)]
+    pub struct DaemonServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl DaemonServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> DaemonServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> DaemonServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            DaemonServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Returns whether the daemon is ready, and the configuration in force.
+        pub async fn get_daemon_status(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetDaemonStatusRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetDaemonStatusResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.DaemonService/GetDaemonStatus",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.DaemonService", "GetDaemonStatus"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Reads the configuration and the policy again, as on SIGHUP. If any part is invalid, nothing changes, and the error has
+        /// every problem with its line. Recorded before it takes effect. Fails with OVERLOADED while too many others wait.
+        pub async fn reload_daemon(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReloadDaemonRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReloadDaemonResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.DaemonService/ReloadDaemon",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.DaemonService", "ReloadDaemon"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Sets the level of the daemon's log until the next reload or start. Recorded before it takes effect.
+        pub async fn set_log_level(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SetLogLevelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetLogLevelResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.DaemonService/SetLogLevel",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.DaemonService", "SetLogLevel"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod daemon_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with DaemonServiceServer.
+    #[async_trait]
+    pub trait DaemonService: std::marker::Send + std::marker::Sync + 'static {
+        /// Returns whether the daemon is ready, and the configuration in force.
+        async fn get_daemon_status(
+            &self,
+            request: tonic::Request<super::GetDaemonStatusRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetDaemonStatusResponse>,
+            tonic::Status,
+        >;
+        /// Reads the configuration and the policy again, as on SIGHUP. If any part is invalid, nothing changes, and the error has
+        /// every problem with its line. Recorded before it takes effect. Fails with OVERLOADED while too many others wait.
+        async fn reload_daemon(
+            &self,
+            request: tonic::Request<super::ReloadDaemonRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReloadDaemonResponse>,
+            tonic::Status,
+        >;
+        /// Sets the level of the daemon's log until the next reload or start. Recorded before it takes effect.
+        async fn set_log_level(
+            &self,
+            request: tonic::Request<super::SetLogLevelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetLogLevelResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Shows the state of the daemon, reloads its configuration and policy, and sets the level of its log.
+    #[derive(Debug)]
+    pub struct DaemonServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> DaemonServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for DaemonServiceServer<T>
+    where
+        T: DaemonService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.DaemonService/GetDaemonStatus" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetDaemonStatusSvc<T: DaemonService>(pub Arc<T>);
+                    impl<
+                        T: DaemonService,
+                    > tonic::server::UnaryService<super::GetDaemonStatusRequest>
+                    for GetDaemonStatusSvc<T> {
+                        type Response = super::GetDaemonStatusResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetDaemonStatusRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DaemonService>::get_daemon_status(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetDaemonStatusSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.DaemonService/ReloadDaemon" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReloadDaemonSvc<T: DaemonService>(pub Arc<T>);
+                    impl<
+                        T: DaemonService,
+                    > tonic::server::UnaryService<super::ReloadDaemonRequest>
+                    for ReloadDaemonSvc<T> {
+                        type Response = super::ReloadDaemonResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReloadDaemonRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DaemonService>::reload_daemon(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReloadDaemonSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.DaemonService/SetLogLevel" => {
+                    #[allow(non_camel_case_types)]
+                    struct SetLogLevelSvc<T: DaemonService>(pub Arc<T>);
+                    impl<
+                        T: DaemonService,
+                    > tonic::server::UnaryService<super::SetLogLevelRequest>
+                    for SetLogLevelSvc<T> {
+                        type Response = super::SetLogLevelResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SetLogLevelRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DaemonService>::set_log_level(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SetLogLevelSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for DaemonServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.DaemonService";
+    impl<T> tonic::server::NamedService for DaemonServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
@@ -16916,6 +17936,59 @@ impl ::prost::Name for HostFinding {
         "/cofferdam.v1.HostFinding".into()
     }
 }
+/// See HostService.GetPool.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetPoolRequest {}
+impl ::prost::Name for GetPoolRequest {
+    const NAME: &'static str = "GetPoolRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetPoolRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetPoolRequest".into()
+    }
+}
+/// The pool at this moment.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetPoolResponse {
+    /// One for each kind of container that is made ahead, sorted by name. Empty without a pool in the configuration.
+    #[prost(message, repeated, tag = "1")]
+    pub kinds: ::prost::alloc::vec::Vec<PoolKind>,
+}
+impl ::prost::Name for GetPoolResponse {
+    const NAME: &'static str = "GetPoolResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetPoolResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetPoolResponse".into()
+    }
+}
+/// Containers of one kind that are made before a run needs them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PoolKind {
+    /// Profile and image, such as `review/default`. Several kinds can have the same name: they differ in limits.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Containers that wait now.
+    #[prost(uint32, tag = "2")]
+    pub waiting: u32,
+    /// Containers that should wait, by demand and by the memory of the host.
+    #[prost(uint32, tag = "3")]
+    pub wanted: u32,
+}
+impl ::prost::Name for PoolKind {
+    const NAME: &'static str = "PoolKind";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.PoolKind".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.PoolKind".into()
+    }
+}
 /// Generated client implementations.
 #[cfg(feature = "grpc")]
 pub mod host_service_client {
@@ -17037,6 +18110,31 @@ pub mod host_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.HostService", "ExamineHost"));
             self.inner.unary(req, path, codec).await
         }
+        /// Containers that wait for runs, without a question to the engine.
+        pub async fn get_pool(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetPoolRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetPoolResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.HostService/GetPool",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.HostService", "GetPool"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -17064,6 +18162,11 @@ pub mod host_service_server {
             tonic::Response<super::ExamineHostResponse>,
             tonic::Status,
         >;
+        /// Containers that wait for runs, without a question to the engine.
+        async fn get_pool(
+            &self,
+            request: tonic::Request<super::GetPoolRequest>,
+        ) -> std::result::Result<tonic::Response<super::GetPoolResponse>, tonic::Status>;
     }
     /// Examines the host on which the daemon runs.
     #[derive(Debug)]
@@ -17172,6 +18275,51 @@ pub mod host_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExamineHostSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.HostService/GetPool" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetPoolSvc<T: HostService>(pub Arc<T>);
+                    impl<
+                        T: HostService,
+                    > tonic::server::UnaryService<super::GetPoolRequest>
+                    for GetPoolSvc<T> {
+                        type Response = super::GetPoolResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetPoolRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as HostService>::get_pool(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetPoolSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -18234,6 +19382,152 @@ impl ::prost::Name for ThrottleAgentResponse {
         "/cofferdam.v1.ThrottleAgentResponse".into()
     }
 }
+/// See LimitService.GetTenants.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetTenantsRequest {
+    /// Principal whose tenant is returned, such as `uid:1000`. Default: all tenants for operators and auditors, and the
+    /// tenant of the requesting principal for all others.
+    #[prost(string, tag = "1")]
+    pub principal: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetTenantsRequest {
+    const NAME: &'static str = "GetTenantsRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetTenantsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetTenantsRequest".into()
+    }
+}
+/// Use of tenants now.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetTenantsResponse {
+    /// The tenants of the policy, and each principal that is a tenant by itself and uses something; by name.
+    #[prost(message, repeated, tag = "1")]
+    pub tenants: ::prost::alloc::vec::Vec<TenantUse>,
+    /// Number of tenants that are not in the answer, because it has at most 1,000.
+    #[prost(uint32, tag = "2")]
+    pub left_out: u32,
+}
+impl ::prost::Name for GetTenantsResponse {
+    const NAME: &'static str = "GetTenantsResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetTenantsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetTenantsResponse".into()
+    }
+}
+/// Use of one tenant.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TenantUse {
+    /// Name of the tenant, or of the principal if no tenant of the policy matches it.
+    #[prost(string, tag = "1")]
+    pub tenant: ::prost::alloc::string::String,
+    /// Section of the policy that has the bounds, under `tenants`: the tenant's name, or `default`.
+    #[prost(string, tag = "2")]
+    pub section: ::prost::alloc::string::String,
+    /// Use of each resource.
+    #[prost(message, repeated, tag = "3")]
+    pub resources: ::prost::alloc::vec::Vec<ResourceUse>,
+}
+impl ::prost::Name for TenantUse {
+    const NAME: &'static str = "TenantUse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.TenantUse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.TenantUse".into()
+    }
+}
+/// Use of one resource.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResourceUse {
+    /// The resource.
+    #[prost(enumeration = "resource_use::Resource", tag = "1")]
+    pub resource: i32,
+    /// Amount in use. Absent: it is not known, and requests under a bound are refused.
+    #[prost(uint64, optional, tag = "2")]
+    pub used: ::core::option::Option<u64>,
+    /// Largest amount. Absent: no bound.
+    #[prost(uint64, optional, tag = "3")]
+    pub limit: ::core::option::Option<u64>,
+}
+/// Nested message and enum types in `ResourceUse`.
+pub mod resource_use {
+    /// A resource, with the unit of its amounts.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Resource {
+        /// Never sent.
+        Unspecified = 0,
+        /// Runs that live, and their companions.
+        Runs = 1,
+        /// Memory that they may use, MiB.
+        MemoryMib = 2,
+        /// Processor time that they may use, thousandths of a processor.
+        CpuMillis = 3,
+        /// Disk quotas of runs that live, and files of runs that have ended, MiB.
+        DiskMib = 4,
+        /// Bytes of connections out of the host that have ended today (UTC), MiB, rounded up.
+        EgressMibToday = 5,
+        /// Warm containers that runs have taken in the last minute.
+        PoolLastMinute = 6,
+    }
+    impl Resource {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "RESOURCE_UNSPECIFIED",
+                Self::Runs => "RUNS",
+                Self::MemoryMib => "MEMORY_MIB",
+                Self::CpuMillis => "CPU_MILLIS",
+                Self::DiskMib => "DISK_MIB",
+                Self::EgressMibToday => "EGRESS_MIB_TODAY",
+                Self::PoolLastMinute => "POOL_LAST_MINUTE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "RESOURCE_UNSPECIFIED" => Some(Self::Unspecified),
+                "RUNS" => Some(Self::Runs),
+                "MEMORY_MIB" => Some(Self::MemoryMib),
+                "CPU_MILLIS" => Some(Self::CpuMillis),
+                "DISK_MIB" => Some(Self::DiskMib),
+                "EGRESS_MIB_TODAY" => Some(Self::EgressMibToday),
+                "POOL_LAST_MINUTE" => Some(Self::PoolLastMinute),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for ResourceUse {
+    const NAME: &'static str = "ResourceUse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ResourceUse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ResourceUse".into()
+    }
+}
 /// Generated client implementations.
 #[cfg(feature = "grpc")]
 pub mod limit_service_client {
@@ -18378,6 +19672,31 @@ pub mod limit_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.LimitService", "ThrottleAgent"));
             self.inner.unary(req, path, codec).await
         }
+        /// Returns the use of tenants, and their bounds. Operators and auditors see all tenants, all others their own.
+        pub async fn get_tenants(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetTenantsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetTenantsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.LimitService/GetTenants",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.LimitService", "GetTenants"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -18409,6 +19728,14 @@ pub mod limit_service_server {
             request: tonic::Request<super::ThrottleAgentRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ThrottleAgentResponse>,
+            tonic::Status,
+        >;
+        /// Returns the use of tenants, and their bounds. Operators and auditors see all tenants, all others their own.
+        async fn get_tenants(
+            &self,
+            request: tonic::Request<super::GetTenantsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetTenantsResponse>,
             tonic::Status,
         >;
     }
@@ -18564,6 +19891,51 @@ pub mod limit_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ThrottleAgentSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.LimitService/GetTenants" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetTenantsSvc<T: LimitService>(pub Arc<T>);
+                    impl<
+                        T: LimitService,
+                    > tonic::server::UnaryService<super::GetTenantsRequest>
+                    for GetTenantsSvc<T> {
+                        type Response = super::GetTenantsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetTenantsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as LimitService>::get_tenants(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetTenantsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
