@@ -105,9 +105,7 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
     memory::no_core_dumps();
     let log = daemon_log::start(config.log_level.clone(), config.log_format);
     let mut beginning = Beginning::of(args, &config)?;
-    let process = app::Process { log, manager: Arc::default(), hangups };
-    let ended = serve(config, &file, process, &mut beginning);
-    match ended {
+    match serve((config, &file), (log, hangups), &mut beginning) {
         Ok(Ended::Stopped) => Ok(ExitCode::SUCCESS),
         // Every thread is replaced by this, so that nothing of this daemon writes beside its successor.
         Ok(Ended::HandsOver(heir)) => {
@@ -121,9 +119,8 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(
-    config: config::Config,
-    file: &Path,
-    process: app::Process,
+    (config, file): (config::Config, &Path),
+    (log, hangups): (Arc<daemon_log::Log>, Signal),
     beginning: &mut Beginning,
 ) -> anyhow::Result<Ended> {
     let prepared = startup::prepare(&config.state_dir, beginning.patience)?;
@@ -135,6 +132,8 @@ fn serve(
         .on_thread_park(memory::before_waiting)
         .enable_all()
         .build()?;
+    // After `share`, because the service manager gets a thread.
+    let process = app::Process { log, manager: Arc::default(), hangups };
     let ended = runtime.block_on(app::run((config, file), workers(), prepared, process, beginning));
     if ended.is_err() {
         // The end of its tasks would unmount the directories of runs that were reattached. The next daemon needs them.

@@ -66,6 +66,8 @@ pub(crate) async fn run(
     let serving = recovered.serve(workers, file, (&log, &manager), &beginning.listeners).await?;
     let heirs = serving.open_to_heirs(file, &beginning.listeners);
     beginning.is_ready();
+    // The service manager listens to the main process alone, which a successor is only now.
+    serving.is_ready();
     let ended = serving.until_stopped(hangups, &beginning.listeners, heirs).await;
     log.report_all();
     ended

@@ -57,6 +57,7 @@ pub(super) struct Serving {
     parts: Parts,
     reloader: Arc<Reloader>,
     manager: Arc<ServiceManager>,
+    readiness: Arc<Readiness>,
     cursor: Arc<RecoveryCursor>,
     /// Cancelled when no further connection is accepted.
     closing: CancellationToken,
@@ -154,8 +155,7 @@ impl Recovered {
         keep_log(&parts, config.audit.maintenance.clone(), cursor.clone());
         watches.push(tokio::spawn(cursor.clone().keep(parts.life.stop.clone())));
         tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
-        manager.ready(&readiness.status());
-        watches.push(tokio::spawn(readiness.watch(manager.clone(), parts.life.stop.clone())));
+        watches.push(tokio::spawn(readiness.clone().watch(manager.clone(), parts.life.stop.clone())));
         let (hooks, writer) = (log.hooks, log.writer);
         Ok(Serving {
             state_dir: config.state_dir,
@@ -163,6 +163,7 @@ impl Recovered {
             parts,
             reloader,
             manager: manager.clone(),
+            readiness,
             cursor,
             closing,
             server,
@@ -182,6 +183,11 @@ impl Serving {
         hand_over::open(&self.state_dir, file, listeners, &self.parts)
     }
 
+    /// Tells the service manager that clients can connect.
+    pub(super) fn is_ready(&self) {
+        self.manager.ready(&self.readiness.status());
+    }
+
     /// Serves until a signal or a successor, and then stops the parts in order.
     ///
     /// `hangups` has the requests to reload since the start.
@@ -191,7 +197,7 @@ impl Serving {
         listeners: &Listeners,
         heirs: Heirs,
     ) -> anyhow::Result<Ended> {
-        let Self { parts, reloader, manager, cursor, closing, server, .. } = self;
+        let Self { parts, reloader, manager, readiness, cursor, closing, server, .. } = self;
         let ended = tokio::select! {
             signalled = wait_for_signal(&reloader, hangups) => {
                 signalled?;
@@ -200,7 +206,10 @@ impl Serving {
             }
             heir = heirs.next() => hand_over::drain(heir, &closing, listeners, &parts).await?,
         };
-        manager.stopping("stopping: no new calls");
+        // For the service manager a hand-over is no stop of the service.
+        if matches!(ended, Ended::Stopped) {
+            manager.stopping("stopping: no new calls");
+        }
         stop_in_time(&parts, &cursor).await;
         if let Some(exporter) = self.exporter {
             exporter.finish(GOODBYE).await;
@@ -210,7 +219,7 @@ impl Serving {
         // No call depends on these tasks any longer. They are aborted, because a stop must not wait for a disk that fails.
         end(self.watches, self.deliveries.tasks()).await;
         let patience = if parts.records.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
-        drop((parts, reloader, cursor, self.deliveries));
+        drop((parts, reloader, readiness, cursor, self.deliveries));
         // Everything up to the record of the stop is on disk. The writer ends when the last of those clients has gone.
         let joined = tokio::task::spawn_blocking(move || self.writer.join());
         let _ = tokio::time::timeout(patience, joined).await;
