@@ -25,7 +25,7 @@ pub enum Reason {
     WriteLimit,
     /// The run had no memory left, and the kernel ended the command.
     MemoryLimit,
-    /// The tenant of the principal has used up a bound of its own, or the request would exceed it.
+    /// The tenant of the principal has used up one of its bounds, or the request would exceed it.
     TenantLimit,
     /// The state is not the one that the call demands: a hash differs, a file exists, text is not unique.
     PreconditionFailed,

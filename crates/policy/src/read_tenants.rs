@@ -31,7 +31,8 @@ pub(super) fn tenant(name: &str, at: &At<'_>) -> Tenant {
     let principals =
         if is_default { Vec::new() } else { fields.required("match").map_or_else(Vec::new, principals) };
     let bounds = bounds(&fields);
-    if bounds.is_empty() {
+    // A bound with a problem has been reported.
+    if keys.iter().all(|key| fields.get(key).is_none()) {
         at.problem_hint("bounds nothing", Some(format!("give one of {}", keys.join(", "))));
     }
     Tenant { principals, bounds }

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
+        text.replace('Z', ".000000000Z").parse().unwrap()
     }
 
     #[test]
