@@ -371,7 +371,7 @@ async fn a_session_goes_on_after_a_restart_and_ends_with_its_token() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_page_hears_of_a_request() {
     let daemon = started().await;
-    let mut run = review(&daemon, "w").await;
+    let run = review(&daemon, "w").await;
     let browser = Browser::signed_in(&daemon).await;
     let mut stream = TcpStream::connect(&browser.address).await.unwrap();
     let request = format!(

@@ -132,11 +132,15 @@ mod tests {
         Doors::new(Origin::of_loopback("127.0.0.1:7465".parse().unwrap()))
     }
 
-    fn link(doors: &Doors, uid: u32) -> String {
-        let made = doors.make_link(Identity::User { uid, gid: 0 }, &format!("uid:{uid}"), START).unwrap();
+    fn link_at(doors: &Doors, uid: u32, now: UnixMillis) -> String {
+        let made = doors.make_link(Identity::User { uid, gid: 0 }, &format!("uid:{uid}"), now).unwrap();
         let code = made.url.strip_prefix("http://console.localhost:7465/sign-in/link?code=").unwrap();
         assert_eq!(code.len(), 64);
         code.to_owned()
+    }
+
+    fn link(doors: &Doors, uid: u32) -> String {
+        link_at(doors, uid, START)
     }
 
     #[test]
@@ -156,7 +160,7 @@ mod tests {
     #[test]
     fn links_are_bounded_and_a_principal_evicts_only_its_own() {
         let doors = doors();
-        let (first, other) = (link(&doors, 1), link(&doors, 2));
+        let (first, other) = (link_at(&doors, 1, UnixMillis(START.0 - 1)), link(&doors, 2));
         for _ in 0..MOST_OF_ONE {
             link(&doors, 1);
         }

@@ -24,8 +24,11 @@ enum Kind {
 }
 
 fn kind_of(line: &str) -> Kind {
+    // The names of the files.
+    if line.starts_with("--- ") || line.starts_with("+++ ") {
+        return Kind::Other;
+    }
     match line.as_bytes() {
-        [b'-', b'-', b'-', b' ', ..] | [b'+', b'+', b'+', b' ', ..] => Kind::Other,
         [b'-', ..] => Kind::Gone,
         [b'+', ..] => Kind::Come,
         [b'@', b'@', ..] => Kind::Place,
