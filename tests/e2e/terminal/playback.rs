@@ -35,7 +35,10 @@ async fn a_recording_is_played_to_operators_on_record_and_without_the_input() {
 
     // While it is open it ends at the present.
     let open = play(&run.clients, run.id(), &seat.session).await.unwrap();
-    assert!(matches!(open[0].event, Some(Event::Size(size)) if (size.rows, size.columns) == (24, 80)), "{open:?}");
+    assert!(
+        matches!(open[0].event, Some(Event::Size(size)) if (size.rows, size.columns) == (24, 80)),
+        "{open:?}"
+    );
     seat.types("exit\r").await;
     assert_eq!(seat.closed().await.0, Reason::Exited);
 
