@@ -13,14 +13,8 @@ use comparisons::Comparisons;
 use listener::{Certificates, Tokens};
 use oidc::Issuers;
 use port_forwarding::PortForwarding;
-<<<<<<< HEAD
 use terminals::{Readings, Sessions, Terminals};
-||||||| 904e1745
-use terminals::{Sessions, Terminals};
-=======
-use terminals::{Sessions, Terminals};
 use web_console::Doors;
->>>>>>> e-console
 
 use super::parts::Parts;
 use crate::config::Config;
