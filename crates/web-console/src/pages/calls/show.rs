@@ -118,7 +118,7 @@ fn explained(explained: &ExplainPolicyResponse) -> Markup {
         vec![
             state(word(considered.verdict())),
             foreign::line(&considered.rule),
-            html! { @if considered.decides { strong { "decides" } } },
+            html! { @if considered.decides { strong { "yes" } } },
             foreign::line(&considered.justification),
             foreign::line(&considered.stage),
         ]
@@ -136,7 +136,7 @@ fn explained(explained: &ExplainPolicyResponse) -> Markup {
             })),
             ("Policy", Some(foreign::line(&explained.policy_digest))),
         ]))
-        (table("Rules that were considered", &["Says", "Rule", "", "Because", "Stage"], rows))
+        (table("Rules that were considered", &["Says", "Rule", "Decides", "Because", "Stage"], rows))
     }
 }
 
