@@ -75,13 +75,12 @@ impl Push {
     /// Opens the subscriptions in the store, and the key by which push services know this daemon. Makes it if there is none.
     pub fn open(store: Store, settings: PushSettings) -> Result<Arc<Self>, OpenError> {
         let mut records = store.push_subscriptions()?;
-        let vapid = match records.iter().position(|record| Vapid::is_record(record)) {
-            Some(at) => Vapid::read(&records.swap_remove(at)),
-            None => {
-                let (vapid, record) = Vapid::generate().ok_or(OpenError::Key)?;
-                store.put_push_subscription(vapid::ROW, &record)?;
-                Some(vapid)
-            }
+        let vapid = if let Some(at) = records.iter().position(|record| Vapid::is_record(record)) {
+            Vapid::read(&records.swap_remove(at))
+        } else {
+            let (vapid, record) = Vapid::generate().ok_or(OpenError::Key)?;
+            store.put_push_subscription(vapid::ROW, &record)?;
+            Some(vapid)
         };
         let vapid = vapid.ok_or(OpenError::Key)?;
         let now = UnixMillis::now();
