@@ -84,12 +84,15 @@ impl Push {
         };
         let vapid = vapid.ok_or(OpenError::Key)?;
         let now = UnixMillis::now();
-        let known = records
-            .iter()
-            .map(|record| serde_json::from_slice::<Subscription>(record))
-            .filter(|read| read.as_ref().map_or(true, |it| it.expires_at > now))
-            .map(|read| read.map(|it| (it.id.clone(), it)))
-            .collect::<Result<_, _>>()?;
+        let mut known = BTreeMap::new();
+        for record in &records {
+            let subscription: Subscription = serde_json::from_slice(record)?;
+            if subscription.expires_at > now {
+                known.insert(subscription.id.clone(), subscription);
+            } else {
+                store.delete_push_subscription(&subscription.id)?;
+            }
+        }
         Ok(Arc::new(Self {
             store,
             settings,
