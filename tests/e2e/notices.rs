@@ -287,7 +287,7 @@ async fn a_phone_gets_an_encrypted_link_that_shows_one_approval_once() {
     assert_eq!(run.clients.approval(&asked.approval_id).await.decided_by, "token:phone");
 
     // The subscription ends with the last token of its principal.
-    let mut tokens = wire::v1::token_service_client::TokenServiceClient::new(daemon.connect().await.channel);
+    let mut tokens = v1::token_service_client::TokenServiceClient::new(daemon.connect().await.channel);
     tokens.revoke_token(v1::RevokeTokenRequest { token_id: token.token_id }).await.unwrap();
     let mut again = review(&daemon, "v").await;
     let waiting = again.asks(edit()).await;

@@ -129,7 +129,8 @@ impl Draft {
         let remember = match self.remember {
             "prefix" => {
                 // Each word with its length, as words may hold any separator.
-                let words: String = self.prefix.iter().map(|word| format!("{}:{word}", word.len())).collect();
+                let words = self.prefix.iter().map(|word| format!("{}:{word}", word.len()));
+                let words = words.collect::<Vec<_>>().concat();
                 format!("prefix:{}", digest(&words))
             }
             other => other.to_owned(),

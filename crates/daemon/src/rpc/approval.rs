@@ -104,12 +104,10 @@ impl ApprovalService for Service {
         }
         if let Some(proof) = request.proof {
             let asked = asked.ok_or_else(no_such_approval)?;
-            let verified = self.passkeys.verify_consent(
-                &principal.name,
-                &draft(&asked, ballot.choice, &ballot.comment, &ballot.remember),
-                &assertion(proof),
-            );
-            ballot.proof = Some(verified.await?.into_record());
+            let draft = draft(&asked, ballot.choice, &ballot.comment, &ballot.remember);
+            let signed = assertion(proof);
+            let verified = self.passkeys.verify_consent(&principal.name, &draft, &signed).await?;
+            ballot.proof = Some(verified.into_record());
         }
         let service = self.clone();
         // In a separate task, so that the decision is completed even if the client leaves.

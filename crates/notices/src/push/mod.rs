@@ -75,22 +75,24 @@ impl Push {
     /// Opens the subscriptions in the store, and the key by which push services know this daemon. Makes it if there is none.
     pub fn open(store: Store, settings: PushSettings) -> Result<Arc<Self>, OpenError> {
         let mut records = store.push_subscriptions()?;
-        let vapid = match records.iter().position(|record| Vapid::is_record(record)) {
-            Some(at) => Vapid::read(&records.swap_remove(at)),
-            None => {
-                let (vapid, record) = Vapid::generate().ok_or(OpenError::Key)?;
-                store.put_push_subscription(vapid::ROW, &record)?;
-                Some(vapid)
-            }
+        let vapid = if let Some(at) = records.iter().position(|record| Vapid::is_record(record)) {
+            Vapid::read(&records.swap_remove(at))
+        } else {
+            let (vapid, record) = Vapid::generate().ok_or(OpenError::Key)?;
+            store.put_push_subscription(vapid::ROW, &record)?;
+            Some(vapid)
         };
         let vapid = vapid.ok_or(OpenError::Key)?;
         let now = UnixMillis::now();
-        let known = records
-            .iter()
-            .map(|record| serde_json::from_slice::<Subscription>(record))
-            .filter(|read| read.as_ref().map_or(true, |it| it.expires_at > now))
-            .map(|read| read.map(|it| (it.id.clone(), it)))
-            .collect::<Result<_, _>>()?;
+        let mut known = BTreeMap::new();
+        for record in &records {
+            let subscription: Subscription = serde_json::from_slice(record)?;
+            if subscription.expires_at > now {
+                known.insert(subscription.id.clone(), subscription);
+            } else {
+                store.delete_push_subscription(&subscription.id)?;
+            }
+        }
         Ok(Arc::new(Self {
             store,
             settings,
