@@ -7,12 +7,12 @@ use std::time::Duration;
 use runs::Runs;
 use runs::record::State;
 use take_over::{Door, Heir, Listeners, Terms};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::Ended;
 use super::parts::Parts;
+use super::serving::StopSignals;
 use crate::hand_over::formats;
 
 /// Time that calls and launches under way have to finish. A longer call ends as interrupted, and a launch is repeated by its request.
@@ -87,8 +87,8 @@ pub(super) async fn drain(
     closing: &CancellationToken,
     listeners: &Listeners,
     parts: &Parts,
-) -> anyhow::Result<Ended> {
-    let mut terminate = signal(SignalKind::terminate())?;
+    stops: &mut StopSignals,
+) -> Ended {
     tracing::info!("another process takes over: no new connections");
     listeners.leave(true);
     closing.cancel();
@@ -100,13 +100,17 @@ pub(super) async fn drain(
     tokio::select! {
         _ = tokio::time::timeout(FINISH, finished) => {
             parts.life.on_stop.hand_over();
-            Ok(Ended::HandsOver(heir))
+            Ended::HandsOver(heir)
         }
-        _ = terminate.recv() => {
-            listeners.leave(false);
-            listeners.close();
-            heir.refuse("the daemon was told to stop");
-            Ok(Ended::Stopped)
-        }
+        () = stops.next() => refuse(&heir, listeners),
     }
+}
+
+/// Refuses the successor of a daemon that was told to stop.
+pub(super) fn refuse(heir: &Heir, listeners: &Listeners) -> Ended {
+    tracing::info!("the daemon was told to stop: no other process takes over");
+    listeners.leave(false);
+    listeners.close();
+    heir.refuse("the daemon was told to stop");
+    Ended::Stopped
 }

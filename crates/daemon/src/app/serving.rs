@@ -198,13 +198,17 @@ impl Serving {
         heirs: Heirs,
     ) -> anyhow::Result<Ended> {
         let Self { parts, reloader, manager, readiness, cursor, closing, server, .. } = self;
-        let ended = tokio::select! {
-            signalled = wait_for_signal(&reloader, hangups) => {
-                signalled?;
+        let mut stops = StopSignals::new()?;
+        let heir = tokio::select! {
+            () = wait_for_stop(&reloader, hangups, &mut stops) => None,
+            heir = heirs.next() => Some(heir),
+        };
+        let ended = match heir {
+            None => {
                 listeners.close();
                 Ended::Stopped
             }
-            heir = heirs.next() => hand_over::drain(heir, &closing, listeners, &parts).await?,
+            Some(heir) => hand_over::drain(heir, &closing, listeners, &parts, &mut stops).await,
         };
         // For the service manager a hand-over is no stop of the service.
         if matches!(ended, Ended::Stopped) {
@@ -226,7 +230,11 @@ impl Serving {
         let _ = tokio::time::timeout(GOODBYE, async { tokio::join!(self.executions, self.hooks) }).await;
         tracing::info!("stopped");
         drop(self.state);
-        Ok(ended)
+        Ok(match ended {
+            // Without this, another process would go on as the daemon that was told to stop.
+            Ended::HandsOver(heir) if stops.came().await => hand_over::refuse(&heir, listeners),
+            ended => ended,
+        })
     }
 }
 
@@ -386,14 +394,37 @@ async fn stop(parts: &Parts, cursor: &RecoveryCursor) {
     let _ = parts.records.audit.checkpoint().await;
 }
 
+/// SIGTERM and SIGINT, which stop the daemon.
+pub(super) struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// Notes the signals from now on, also those that come while nothing waits for them.
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for one.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Returns true if one came that nothing waited for.
+    async fn came(&mut self) -> bool {
+        tokio::time::timeout(Duration::ZERO, self.next()).await.is_ok()
+    }
+}
+
 /// Waits for SIGTERM or SIGINT. On SIGHUP, also on one since the start, reloads configuration and policy.
-async fn wait_for_signal(reloader: &Arc<Reloader>, mut hangups: Signal) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+async fn wait_for_stop(reloader: &Arc<Reloader>, mut hangups: Signal, stops: &mut StopSignals) {
     loop {
         tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
+            () = stops.next() => return,
             _ = hangups.recv() => {
                 let reloader = reloader.clone();
                 // In a separate task: a reload waits for the audit log, and a stop must not wait for a reload.
@@ -403,5 +434,19 @@ async fn wait_for_signal(reloader: &Arc<Reloader>, mut hangups: Signal) -> anyho
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_to_stop_that_came_while_nothing_waited_is_not_lost() {
+        let mut stops = StopSignals::new().unwrap();
+        assert!(!stops.came().await);
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
+        tokio::time::timeout(Duration::from_secs(10), stops.next()).await.unwrap();
+        assert!(!stops.came().await);
     }
 }
