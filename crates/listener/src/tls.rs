@@ -390,7 +390,8 @@ mod tests {
         let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let fill = |directory: &Path| {
             let (certificate, key) = made();
-            for (name, contents) in [("cert.pem", &certificate), ("key.pem", &key), ("ca.pem", &certificate)] {
+            for (name, contents) in [("cert.pem", &certificate), ("key.pem", &key), ("ca.pem", &certificate)]
+            {
                 put(directory, name, contents);
             }
         };

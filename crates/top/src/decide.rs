@@ -91,7 +91,7 @@ pub(crate) async fn decide(client: &Client, shown: &Shown, decision: Decision) -
         decision: decision.into(),
         comment: String::new(),
         remember: Remember::Once.into(),
-        prefix: Vec::new(),
+        ..Default::default()
     };
     let response = client.approvals().decide_approval(quick(request)).await?.into_inner();
     Ok(Verdict::Decided(Box::new(response.approval.unwrap_or_default())))

@@ -108,9 +108,15 @@ impl Recovered {
         let seen = (Arc::new(log.index), alerts, readiness.clone());
         let made = (&parts.control, &parts.workers, &parts.records);
         let life = (&parts.life.tasks, &parts.life.stop);
-        let metrics_token =
-            metrics::start(config.metrics.as_ref(), certificates.clone(), made, seen.clone(), life, listeners)
-            .await?;
+        let metrics_token = metrics::start(
+            config.metrics.as_ref(),
+            certificates.clone(),
+            made,
+            seen.clone(),
+            life,
+            listeners,
+        )
+        .await?;
         traces::follow(&parts.records.traces, parts.records.audit.clone(), life);
         let (index, alerts, _) = seen;
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
