@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 80] = [
-const ARROWS: [(&str, &str); 81] = [
-const ARROWS: [(&str, &str); 82] = [
+const ARROWS: [(&str, &str); 92] = [
     ("admission", ""),
     (
         "anomaly",
@@ -39,8 +37,7 @@ const ARROWS: [(&str, &str); 82] = [
     ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (
         "cli",
-        "audit backup capacity certificates checkup cofferdam-client command-context daemon-control document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp top tryout usage-report wire",
-        "audit capacity certificates checkup cofferdam-client command-context consent-proof document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout usage-report wire",
+        "audit backup capacity certificates checkup cofferdam-client command-context consent-proof daemon-control document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp top tryout usage-report wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-context", "cofferdam-client compose presentation wire"),
@@ -56,8 +53,7 @@ const ARROWS: [(&str, &str); 82] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage notices oidc operations passkeys policy port-forwarding processes redact refusal runs secrets service-manager store take-over terminals timestamp traces uploads webhook wire worker-protocol",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store tenants terminals timestamp uploads web-console webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage notices oidc operations passkeys policy port-forwarding processes redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
     ),
     ("daemon-control", "command-context presentation wire"),
     ("daemon-log", "text"),

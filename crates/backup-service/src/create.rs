@@ -99,7 +99,7 @@ impl Backups {
         let mut sending = Sending::new(events.clone(), Handle::current(), LONGEST);
         let sent = tokio::task::spawn_blocking(move || {
             let sources = Sources { store, usage, state_dir: &state_dir, log: &log };
-            backup::write(&mut sending, &head, sources)?;
+            backup::write(&mut sending, &head, &sources)?;
             Ok::<_, WriteError>(sending.finish()?)
         });
         let sent = sent.await.map_err(|error| Refusal::internal("making a backup", &error))?;

@@ -40,7 +40,7 @@ fn archive() -> Vec<u8> {
     };
     let store = File::open(state.path().join("store")).unwrap();
     let mut bytes = Vec::new();
-    write(&mut bytes, &head, Sources { store, usage: None, state_dir: state.path(), log: &log }).unwrap();
+    write(&mut bytes, &head, &Sources { store, usage: None, state_dir: state.path(), log: &log }).unwrap();
     bytes
 }
 

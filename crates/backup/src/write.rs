@@ -43,7 +43,7 @@ pub enum WriteError {
 }
 
 /// Writes the archive from front to back.
-pub fn write(out: &mut dyn Write, head: &Head, sources: Sources<'_>) -> Result<(), WriteError> {
+pub fn write(out: &mut dyn Write, head: &Head, sources: &Sources<'_>) -> Result<(), WriteError> {
     let mut archive = Archive { tar: tar::Builder::new(out), manifest: Manifest::default() };
     let key_file = sources.state_dir.join(AUDIT_KEY);
     let key = read_key(&key_file)?;

@@ -10,10 +10,9 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, backup, base, bundle, call, checkpoint, completions, console, cp, egress, image, limits,
-    manual, mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, upgrade, workspace,
-    manual, mcp, passkey, permission, plan, policy, process, run, session, tls, token, transcript, trash,
-    workspace,
+    alert, approval, audit, backup, base, bundle, call, checkpoint, completions, console, cp, egress, image,
+    limits, manual, mcp, passkey, permission, plan, policy, process, run, session, tls, token, transcript,
+    trash, upgrade, workspace,
 };
 
 const EXIT_CODES: &str = "\

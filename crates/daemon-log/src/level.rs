@@ -42,7 +42,7 @@ impl Level {
             return Err(must.to_owned());
         }
         let targets: Targets = text.parse().map_err(|_| must.to_owned())?;
-        for (target, level) in targets.iter() {
+        for (target, level) in &targets {
             if let Some((library, most)) =
                 KEPT.iter().find(|(library, most)| target.starts_with(library) && level > *most)
             {
@@ -60,8 +60,9 @@ impl Level {
 
     /// Returns the filter of events. The levels of libraries that are kept come last, and so count.
     pub(crate) fn filter(&self) -> EnvFilter {
-        let kept: String = KEPT.iter().map(|(library, level)| format!(",{library}={level}")).collect();
-        EnvFilter::new(format!("{}{kept}", self.0))
+        let kept = KEPT.iter().map(|(library, level)| format!("{library}={level}"));
+        let all: Vec<String> = [self.0.clone()].into_iter().chain(kept).collect();
+        EnvFilter::new(all.join(","))
     }
 }
 

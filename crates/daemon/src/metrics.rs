@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ::metrics::{
-    Access, AuditSample, DiskSample, Metrics, Own, Pages, PoolSample, Ready, RunsSample, Sample, TenantSample,
-    Text, TokenInForce,
+    Access, AuditSample, DiskSample, Metrics, Own, Pages, PoolSample, Ready, RunsSample, Sample,
+    TenantSample, Text, TokenInForce,
 };
 use ::traces::Traces;
 use anomaly::Alerts;
@@ -211,8 +211,6 @@ impl Source {
         }
     }
 
-    /// Adds up the kinds of each profile: their names, how many wait, and how many should.
-    fn pool(fills: impl Iterator<Item = (String, usize, usize)>) -> BTreeMap<String, PoolSample> {
     /// Returns the bounds of the policy's tenants. Principals that are tenants by themselves would make labels without end.
     fn tenants(&self) -> Vec<TenantSample> {
         let policy = self.gateway.policy();
@@ -236,6 +234,8 @@ impl Source {
             .collect()
     }
 
+    /// Adds up the kinds of each profile: their names, how many wait, and how many should.
+    fn pool(fills: impl Iterator<Item = (String, usize, usize)>) -> BTreeMap<String, PoolSample> {
         let mut pool: BTreeMap<String, PoolSample> = BTreeMap::new();
         for (name, ready, target) in fills {
             let profile = name.split('/').next().unwrap_or_default();

@@ -187,8 +187,9 @@ impl Certificates {
 
     /// Puts certificates into force. Returns true if they differ from the previous ones.
     fn put(&self, loaded: Loaded) -> bool {
-        let before = std::mem::replace(&mut *self.current.write(), loaded.clone());
-        if before.digest == loaded.digest {
+        let digest = loaded.digest;
+        let before = std::mem::replace(&mut *self.current.write(), loaded);
+        if before.digest == digest {
             return false;
         }
         self.changes.send_replace(());
@@ -390,7 +391,8 @@ mod tests {
         let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let fill = |directory: &Path| {
             let (certificate, key) = made();
-            for (name, contents) in [("cert.pem", &certificate), ("key.pem", &key), ("ca.pem", &certificate)] {
+            for (name, contents) in [("cert.pem", &certificate), ("key.pem", &key), ("ca.pem", &certificate)]
+            {
                 put(directory, name, contents);
             }
         };

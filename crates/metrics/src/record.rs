@@ -214,6 +214,9 @@ mod tests {
         let many = text((0..2_000).map(one).collect());
         assert_eq!(many.lines().filter(|line| line.starts_with("cofferdam_tenant_used_ratio{")).count(), 384);
         assert_eq!(series(&metrics).len(), at_rest);
+    }
+
+    #[test]
     fn names_of_agents_and_clients_make_no_series() {
         let metrics = metrics();
         let at_rest = series(&metrics).len();

@@ -67,7 +67,7 @@ impl Telling {
     /// Returns when the receiver refuses further messages.
     async fn run(mut self) {
         let mut changes = self.board.changes();
-        let pause = Duration::from_mins(1) / self.hook.per_minute.max(1);
+        let pause = Duration::from_secs(60) / self.hook.per_minute.max(1);
         let mut next = Instant::now();
         loop {
             changes.mark_unchanged();

@@ -152,7 +152,8 @@ impl Tenancy {
         let traffic = self.traffic.all(Timestamp::now());
         let (by_principal, others) = traffic.as_ref().map_or((None, 0), |(all, others)| (Some(all), *others));
         let idle = by_principal.into_iter().flatten().map(|(principal, _)| (principal, Amounts::default()));
-        for (principal, amounts) in used.iter().map(|(principal, amounts)| (principal, *amounts)).chain(idle) {
+        for (principal, amounts) in used.iter().map(|(principal, amounts)| (principal, *amounts)).chain(idle)
+        {
             let own = tenants.of(principal);
             if is_shown(own.tenant) {
                 let sum = sums.entry(own.tenant).or_insert((own.section, own.bounds, Amounts::default()));

@@ -9,7 +9,7 @@ use audit::{Event, Kind, Record};
 use serde_json::Value as Json;
 use uuid::Uuid;
 
-use crate::context::{Context, SpanId, span_id};
+use crate::context::{Context, SpanId, last_bytes, span_id};
 use crate::span::{self, RUN, Span, Value};
 use crate::tracer::Traces;
 
@@ -52,7 +52,7 @@ impl Connections {
             Kind::EgressIntent => self.connect(event, at),
             Kind::EgressReceipt => self.disconnect(event, at),
             Kind::RunState if matches!(text(event, "state"), Some("STOPPED" | "FAILED")) => {
-                self.end(event, at)
+                self.end(event, at);
             }
             _ => {}
         }
@@ -71,8 +71,7 @@ impl Connections {
     fn of_run(&self, event: &Event) -> Option<(Uuid, [u8; 16], SpanId)> {
         let run = Uuid::parse_str(event.run_id.as_deref()?).ok()?;
         let trace = run.into_bytes();
-        let [.., a, b, c, d, e, f, g, h] = trace;
-        self.traces.takes(trace).then_some((run, trace, [a, b, c, d, e, f, g, h]))
+        self.traces.takes(trace).then(|| (run, trace, last_bytes(trace)))
     }
 
     fn connect(&mut self, event: &Event, start: u64) {

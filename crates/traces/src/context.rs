@@ -84,10 +84,16 @@ impl TryFrom<String> for Context {
     }
 }
 
+/// Returns the last eight bytes of a trace's id, which samplers compare.
+pub(crate) fn last_bytes(trace: [u8; 16]) -> [u8; 8] {
+    let mut last = [0; 8];
+    last.copy_from_slice(&trace[8..]);
+    last
+}
+
 /// Returns a random id of a span, which is never zero: the bits of the UUID's variant are in it.
 pub(crate) fn span_id() -> SpanId {
-    let [.., a, b, c, d, e, f, g, h] = Uuid::new_v4().into_bytes();
-    [a, b, c, d, e, f, g, h]
+    last_bytes(Uuid::new_v4().into_bytes())
 }
 
 /// The trace of one call.

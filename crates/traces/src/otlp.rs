@@ -51,6 +51,7 @@ struct Scope {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+#[expect(clippy::struct_field_names, reason = "the names of OTLP")]
 struct Span {
     #[prost(bytes = "vec", tag = "1")]
     trace_id: Vec<u8>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use crate::context::{CallTrace, Context, span_id};
+use crate::context::{CallTrace, Context, last_bytes, span_id};
 use crate::span::Span;
 
 /// Bits of a trace's id that are compared with the share: its last seven bytes are random.
@@ -32,10 +32,6 @@ impl Share {
     fn takes(self, trace: [u8; 16]) -> bool {
         (u64::from_be_bytes(last_bytes(trace)) & (WHOLE - 1)) < self.0
     }
-}
-
-fn last_bytes([.., a, b, c, d, e, f, g, h]: [u8; 16]) -> [u8; 8] {
-    [a, b, c, d, e, f, g, h]
 }
 
 /// Numbers of spans that were sent and that were lost, since the start.
@@ -84,12 +80,11 @@ impl Traces {
         let Some(tracer) = &self.0 else {
             return parent.map(|own| CallTrace { own, parent: None, has_span: false });
         };
-        let own = match parent {
-            Some(parent) => Context { span: span_id(), ..parent },
-            None => {
-                let trace = Uuid::new_v4().into_bytes();
-                Context { trace, span: span_id(), sampled: tracer.share.takes(trace) }
-            }
+        let own = if let Some(parent) = parent {
+            Context { span: span_id(), ..parent }
+        } else {
+            let trace = Uuid::new_v4().into_bytes();
+            Context { trace, span: span_id(), sampled: tracer.share.takes(trace) }
         };
         Some(CallTrace { own, parent, has_span: true })
     }

@@ -50,13 +50,10 @@ const CLOSED: [(HeaderName, &str); 10] = [
 pub(crate) async fn guard(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
     let origin = &state.0.doors.origin;
     let mut answer = match check(origin, request.method(), request.uri(), request.headers()) {
-        Ok(()) => match timeout(ANSWER, next.run(request)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let message = "The daemon took longer than 30 s to answer.";
-                Problem::Bad(StatusCode::GATEWAY_TIMEOUT, message).into_response()
-            }
-        },
+        Ok(()) => timeout(ANSWER, next.run(request)).await.unwrap_or_else(|_| {
+            let message = "The daemon took longer than 30 s to answer.";
+            Problem::Bad(StatusCode::GATEWAY_TIMEOUT, message).into_response()
+        }),
         Err((status, message)) => Problem::Bad(status, message).into_response(),
     };
     let nonce = answer.extensions_mut().remove::<StyleNonce>();

@@ -13,10 +13,10 @@ use timestamp::UnixMillis;
 use tonic::codegen::http::{StatusCode, Uri};
 
 use crate::State;
+use crate::connection::Connection;
 use crate::error::{Problem, redirect};
 use crate::form::Fields;
 use crate::layout::page;
-use crate::connection::Connection;
 use crate::shown::line;
 use crate::sign_in::with_cookie;
 

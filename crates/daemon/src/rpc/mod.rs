@@ -10,7 +10,6 @@ pub(crate) mod checkpoint;
 pub(crate) mod companion_log;
 pub(crate) mod console;
 pub(crate) mod daemon;
-mod deadline;
 pub(crate) mod egress;
 mod explain;
 pub(crate) mod file;

@@ -71,6 +71,7 @@ pub const FORMAT: u32 = 4;
 
 /// A call that needs consent, and the decision on it. The daemon stores it in its serialised form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one request")]
 pub struct Approval {
     /// Equal to [`FORMAT`] if this release requested the approval; 0 if it was stored before the field existed.
     #[serde(default)]

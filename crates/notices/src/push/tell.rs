@@ -62,12 +62,12 @@ impl Push {
         loop {
             changes.mark_unchanged();
             subscribed.mark_unchanged();
-            let waiting = board.waiting();
-            let due = self.due(&waiting, &mut told, &may_review).await;
+            let shown = board.waiting();
+            let due = self.due(&shown, &mut told, &may_review).await;
             if due.is_empty() {
                 tokio::select! {
-                    changed = changes.changed() => if changed.is_err() { return },
-                    changed = subscribed.changed() => if changed.is_err() { return },
+                    seen = changes.changed() => if seen.is_err() { return },
+                    seen = subscribed.changed() => if seen.is_err() { return },
                 }
                 continue;
             }

@@ -12,11 +12,11 @@ pub(crate) fn moment(at: Option<&wire::Timestamp>) -> Markup {
         let since = Duration::new(u64::try_from(at.seconds).ok()?, nanos);
         Some(epoch()?.after(since).to_string())
     });
-    match known {
-        // `2026-01-31T12:00:00.000000000Z`
-        Some(text) => html! { time datetime=(text) { (&text[..10]) " " (&text[11..19]) " UTC" } },
-        None => html! { "–" },
-    }
+    // `2026-01-31T12:00:00.000000000Z`
+    known.map_or_else(
+        || html! { "–" },
+        |text| html! { time datetime=(text) { (&text[..10]) " " (&text[11..19]) " UTC" } },
+    )
 }
 
 fn epoch() -> Option<Timestamp> {

@@ -1,5 +1,7 @@
 //! The page of a run: its state, what it uses, what runs in it, and what holds it.
 
+use std::fmt::Write as _;
+
 use maud::{Markup, html};
 use wire::v1::run::{Changes, ColdBecause, EndCause, State};
 use wire::v1::workspace::Source;
@@ -333,7 +335,7 @@ fn companions(run: &Run) -> Markup {
     let rows = run.companions.iter().map(|companion| {
         let mut words = figures::word(companion.state().as_str_name());
         if companion.state() == companion_status::State::Exited {
-            words.push_str(&format!(" with {}", companion.exit_code));
+            let _ = write!(words, " with {}", companion.exit_code);
         }
         let ports: Vec<String> = companion.ports.iter().map(u32::to_string).collect();
         vec![
