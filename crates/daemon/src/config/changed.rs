@@ -42,8 +42,9 @@ impl Config {
         }
         let after = next.shown();
         let (mut applied, mut needs_restart) = (differing(&before, &after), differing(&after, &wanted));
+        let taken: Vec<&str> = self.unshown_changes(&next).collect();
         for key in unshown {
-            add(if AT_ONCE.contains(&key) { &mut applied } else { &mut needs_restart }, key);
+            add(if taken.contains(&key) { &mut applied } else { &mut needs_restart }, key);
         }
         Change { next, applied, needs_restart }
     }
