@@ -19,13 +19,15 @@ const LOCK: Duration = Duration::from_secs(30);
 /// Exit code if no daemon could be asked, or if it refused: only a restart changes its program.
 const NEEDS_RESTART: u8 = 5;
 
-/// Returns the versions of everything that one daemon leaves to the next.
+/// Returns the versions of all data that a daemon leaves, and without which another cannot go on.
 pub(crate) fn formats() -> Formats {
     Formats::new([
         ("approvals", gateway::FORMAT),
         ("log", audit::FORMAT),
+        ("processes", processes::FORMAT),
         ("sealed values", store::SEALED),
         ("store", store::schema_version()),
+        ("traffic of tenants", tenants::FORMAT),
         ("use of models", model_usage::VERSION),
         ("workers", worker_protocol::PROTOCOL),
     ])
