@@ -74,7 +74,8 @@ fn ends(parts: &Parts) -> impl Fn() -> Vec<String> + Send + 'static {
             ),
         ];
         let counted = counted.into_iter().filter(|(count, _)| *count > 0);
-        let always = "terminals, forwarded ports, uploads under way and sessions of MCP over HTTP, if any";
+        let always = "terminals, forwarded ports, uploads, backups and bundles under way, sessions of MCP over HTTP, and of the console \
+                      with a token or a certificate, if any";
         counted.map(|(count, what)| format!("{what}: {count} now")).chain([always.to_owned()]).collect()
     }
 }
