@@ -135,8 +135,9 @@ impl Recovered {
         let push = config.notices.push.clone().map(|push| Push::open(parts.store.clone(), push)).transpose();
         let push = push.map_err(|error| anyhow::anyhow!("push: {}", chain(&error)))?;
         let doors = bound.as_ref().map(|bound| bound.doors.clone());
-        let told = (parts.control.gateway.clone(), parts.control.approvals.clone(), tokens.clone());
-        notices::start(&config.notices, told, (push.clone(), doors.clone()), life)?;
+        let asked = (parts.control.gateway.clone(), parts.control.approvals.clone());
+        let told = (tokens.clone(), guard.clone());
+        notices::start(&config.notices, asked, told, (push.clone(), doors.clone()), life)?;
         let (linked, serving_certificates) = (tokens.clone(), certificates.clone());
         let services = services(
             (&calls, &parts),
