@@ -83,6 +83,11 @@ impl Beginning {
         !self.predecessor.as_ref().is_some_and(Predecessor::watches)
     }
 
+    /// Returns true if this daemon follows another one, which took reloads while this one began.
+    pub(crate) fn follows(&self) -> bool {
+        self.predecessor.is_some()
+    }
+
     /// Says that this daemon serves, and waits until its predecessor has ended.
     pub(crate) fn is_ready(&mut self) {
         self.listeners.close_unused();
@@ -155,7 +160,7 @@ mod tests {
     #[test]
     fn a_daemon_without_predecessor_may_give_runs_up() {
         let mut beginning = Beginning::default();
-        assert!(beginning.may_lose_runs());
+        assert!(beginning.may_lose_runs() && !beginning.follows());
         beginning.is_ready();
         assert!(!beginning.listeners.are_left());
     }

@@ -65,9 +65,13 @@ pub(crate) async fn run(
     let recovered = Box::pin(opened.recover(|| beginning.may_lose_runs())).await?;
     let serving = recovered.serve(workers, file, (&log, &manager), &beginning.listeners).await?;
     let heirs = serving.open_to_heirs(file, &beginning.listeners);
+    let follows = beginning.follows();
     beginning.is_ready();
     // The service manager listens to the main process alone, which a successor is only now.
     serving.is_ready();
+    if follows {
+        serving.catch_up();
+    }
     let ended = serving.until_stopped(hangups, &beginning.listeners, heirs).await;
     log.report_all();
     ended

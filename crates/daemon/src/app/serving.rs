@@ -189,6 +189,12 @@ impl Serving {
         self.manager.ready(&self.readiness.status());
     }
 
+    /// Takes the configuration and the policy of now, if the predecessor took reloads after this daemon had read its files.
+    pub(super) fn catch_up(&self) {
+        let reloader = self.reloader.clone();
+        tokio::spawn(async move { reloader.catch_up().await });
+    }
+
     /// Serves until a signal or a successor, and then stops the parts in order.
     ///
     /// `hangups` has the requests to reload since the start.
