@@ -232,9 +232,8 @@ mod tests {
 
     #[test]
     fn a_change_of_a_path_that_is_not_shown_is_named() {
-        let traces = |path: &str| {
-            parse(&format!("traces: {{ endpoint: 'http://127.0.0.1:4317/{path}' }}")).unwrap()
-        };
+        let traces =
+            |path: &str| parse(&format!("traces: {{ endpoint: 'http://127.0.0.1:4317/{path}' }}")).unwrap();
         assert_eq!(differing(&traces("one").shown(), &traces("other").shown()), Vec::<String>::new());
         let change = traces("one").change_to(traces("other"));
         assert_eq!((change.applied.len(), change.needs_restart), (0, vec!["traces".to_owned()]));
