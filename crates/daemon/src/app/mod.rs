@@ -61,7 +61,7 @@ pub(crate) async fn run(
             reported.report();
         }
     });
-    let opened = Opened::open(config, prepared).await?;
+    let opened = Opened::open(config, prepared, beginning.policy.take()).await?;
     let recovered = Box::pin(opened.recover(|| beginning.may_lose_runs())).await?;
     let serving = recovered.serve(workers, file, (&log, &manager), &beginning.listeners).await?;
     let heirs = serving.open_to_heirs(file, &beginning.listeners);
