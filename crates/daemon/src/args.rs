@@ -45,6 +45,10 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     pub(crate) guard: bool,
 
+    /// For the daemon alone: the configuration that was in force before its successor failed.
+    #[arg(long, hide = true, requires = "resume", value_name = "FILE")]
+    pub(crate) kept: Option<PathBuf>,
+
     /// For the daemon alone: goes on after its successor failed.
     #[arg(long, hide = true, conflicts_with = "take_over")]
     pub(crate) resume: bool,

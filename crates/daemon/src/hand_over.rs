@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "a file of the daemon's own: the policy before a hand-over")]
 
 use std::io::{ErrorKind, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use serde_json::json;
 use take_over::{Formats, Listeners, Predecessor, Released, RequestError};
 
 use crate::args::Args;
-use crate::config::Config;
+use crate::config::{Config, Text};
 use crate::startup;
 
 /// Time that the lock of a predecessor has to be released after it ended: a thread of it may still wait for a disk.
 const LOCK: Duration = Duration::from_secs(30);
 
-/// Name of the file with the policy that was in force before a hand-over.
+/// Names of the files with the configuration and the policy that were in force before a hand-over.
+const CONFIG: &str = "configuration-before.yaml";
 const POLICY: &str = "policy-before.yaml";
 
 /// Exit code if no daemon could be asked, or if it refused: only a restart changes its program.
@@ -45,16 +46,25 @@ pub(crate) fn print_versions() {
     println!("{:#}", json!({ "version": env!("CARGO_PKG_VERSION"), "formats": formats() }));
 }
 
-/// Keeps the policy in force for a daemon that goes on after a failed hand-over. Under changed files it would end runs.
-pub(crate) fn keep_policy(state_dir: &Path, policy: &Policy) -> anyhow::Result<()> {
-    let path = state_dir.join(POLICY);
-    // One of an earlier hand-over must not stay if this one cannot be written.
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
+/// Returns the file with the configuration that was in force before a hand-over.
+pub(crate) fn kept_config(state_dir: &Path) -> PathBuf {
+    state_dir.join(CONFIG)
+}
+
+/// Keeps configuration and policy in force for a daemon that goes on after a failed hand-over. With changed files it could not start, or
+/// would end runs.
+pub(crate) fn keep(state_dir: &Path, config: &Text, policy: &Policy) -> anyhow::Result<()> {
+    let (of_config, of_policy) = (kept_config(state_dir), state_dir.join(POLICY));
+    // Those of an earlier hand-over must not stay if these cannot be written.
+    for path in [&of_config, &of_policy] {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
     }
+    atomic_file::replace(&of_config, |file| file.write_all(config.as_bytes()))?;
     let text = policy.to_yaml()?;
-    Ok(atomic_file::replace(&path, |file| file.write_all(text.as_bytes()))?)
+    Ok(atomic_file::replace(&of_policy, |file| file.write_all(text.as_bytes()))?)
 }
 
 fn kept_policy(state_dir: &Path) -> anyhow::Result<Policy> {
@@ -191,13 +201,18 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_goes_on_has_the_policy_of_before() {
+    fn a_daemon_that_goes_on_has_the_configuration_and_the_policy_of_before() {
         let place = tempfile::tempdir().unwrap();
         assert!(kept_policy(place.path()).is_err());
         let policy = Policy::builtin().unwrap();
+        let file = place.path().join("cofferd.yaml");
+        std::fs::write(&file, "limits: { runs: 7 }\n").unwrap();
+        let config = crate::config::load(&file).unwrap();
         for _ in ["first hand-over", "second hand-over"] {
-            keep_policy(place.path(), &policy).unwrap();
+            keep(place.path(), &config.text, &policy).unwrap();
             assert_eq!(kept_policy(place.path()).unwrap().digest(), policy.digest());
+            let kept = crate::config::load(&kept_config(place.path())).unwrap();
+            assert_eq!((kept.to_string(), kept.digest), (config.to_string(), config.digest.clone()));
         }
     }
 

@@ -84,7 +84,11 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
     }
     let file = args.config();
     let hangups = hangups()?;
-    let config = config::load(&file)?;
+    let config = match &args.kept {
+        // Where nothing could be kept, the file counts.
+        Some(kept) => config::load(kept).or_else(|_| config::load(&file))?,
+        None => config::load(&file)?,
+    };
     if args.check_config {
         check::check(&file, &config)?;
         return Ok(ExitCode::SUCCESS);
@@ -105,11 +109,12 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
     memory::no_core_dumps();
     let log = daemon_log::start(config.log_level.clone(), config.log_format);
     let mut beginning = Beginning::of(args, &config)?;
+    let kept = hand_over::kept_config(&config.state_dir);
     match serve((config, &file), (log, hangups), &mut beginning) {
         Ok(Ended::Stopped) => Ok(ExitCode::SUCCESS),
         // Every thread is replaced by this, so that nothing of this daemon writes beside its successor.
         Ok(Ended::HandsOver(heir)) => {
-            Err(heir.hand(&beginning.listeners, &std::path::absolute(&file)?).into())
+            Err(heir.hand(&beginning.listeners, &std::path::absolute(&file)?, &kept).into())
         }
         Err(error) => {
             beginning.fails(&error);

@@ -45,7 +45,7 @@ pub(crate) enum Message {
     Failed { why: String },
     /// To the program that watches a successor. Descriptors: the successor's channel, its process, the channel of the one who
     /// asked for an upgrade if there is one, and the listeners.
-    Watch { pid: i32, has_requester: bool, config: PathBuf, of: Vec<(String, String)> },
+    Watch { pid: i32, has_requester: bool, config: PathBuf, kept: PathBuf, of: Vec<(String, String)> },
     /// To the daemon that goes on after a successor failed. Has the listeners, too.
     Resume { why: String, of: Vec<(String, String)> },
 }

@@ -32,6 +32,8 @@ struct Task {
     pid: Pid,
     requester: Option<Channel>,
     config: PathBuf,
+    /// Configuration that was in force.
+    kept: PathBuf,
     listeners: Vec<Named>,
 }
 
@@ -55,12 +57,12 @@ pub fn guard() -> ExitCode {
 impl Task {
     fn read() -> Option<Self> {
         let (message, descriptors) = input()?.receive(SENT).ok()?;
-        let Message::Watch { pid, has_requester, config, of } = message else { return None };
+        let Message::Watch { pid, has_requester, config, kept, of } = message else { return None };
         let mut descriptors = descriptors.into_iter();
         let (channel, process) = (Channel::from(descriptors.next()?), descriptors.next()?);
         let requester = if has_requester { Some(Channel::from(descriptors.next()?)) } else { None };
         let listeners = named(of, descriptors.collect())?;
-        Some(Self { channel, process, pid: Pid::from_raw(pid)?, requester, config, listeners })
+        Some(Self { channel, process, pid: Pid::from_raw(pid)?, requester, config, kept, listeners })
     }
 
     /// Waits until the successor serves. Returns the reason if it does not.
@@ -102,7 +104,7 @@ impl Task {
         let input =
             drop_held_reloads().map_err(ChannelError::Io).and_then(|()| resumption(why, &self.listeners));
         let error = match input {
-            Ok(input) => again(RESUME, &self.config, input).to_string(),
+            Ok(input) => again(RESUME, &self.config, Some(&self.kept), input).to_string(),
             Err(error) => error.to_string(),
         };
         eprintln!("cofferd: the successor failed, and this daemon cannot go on: {error}");
@@ -157,7 +159,8 @@ mod tests {
 
     fn task(channel: Channel, process: OwnedFd) -> Task {
         let pid = rustix::process::getpid();
-        Task { channel, process, pid, requester: None, config: "/c.yaml".into(), listeners: Vec::new() }
+        let (config, kept) = ("/c.yaml".into(), "/kept.yaml".into());
+        Task { channel, process, pid, requester: None, config, kept, listeners: Vec::new() }
     }
 
     fn own_process() -> OwnedFd {

@@ -28,3 +28,5 @@ pub const TAKE_OVER: &str = "--take-over";
 pub const GUARD: &str = "--guard";
 /// Option of the program with which it goes on after a successor failed.
 pub const RESUME: &str = "--resume";
+/// Option of the program with the configuration that was in force before, beside [`RESUME`].
+pub const KEPT: &str = "--kept";

@@ -13,7 +13,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::process::Pid;
 
 use crate::channel::Channel;
-use crate::{TAKE_OVER, notify};
+use crate::{KEPT, TAKE_OVER, notify};
 
 /// Link to this program, also after its file was replaced.
 const SELF: &str = "/proc/self/exe";
@@ -72,10 +72,15 @@ fn hangup() -> SigSet {
 }
 
 /// Executes this program again, in this process, with a channel as its input. Returns only if that fails.
-pub(crate) fn again(option: &str, config: &Path, input: Channel) -> io::Error {
+///
+/// `kept` is a configuration in place of the one in the file `config`.
+pub(crate) fn again(option: &str, config: &Path, kept: Option<&Path>, input: Channel) -> io::Error {
     let mut command = Command::new(own_path());
     let name = env::args_os().next().unwrap_or_else(|| OsStr::new("cofferd").to_owned());
     command.arg0(name).arg(option).arg("--config").arg(config);
+    if let Some(kept) = kept {
+        command.arg(KEPT).arg(kept);
+    }
     command.stdin(std::os::fd::OwnedFd::from(input)).exec()
 }
 

@@ -55,22 +55,24 @@ impl Heir {
     ///
     /// The execution ends every thread of this process and closes every file, the lock of the state directory too. So nothing of
     /// this process can write any longer, whatever was slow to stop.
-    pub fn hand(self, listeners: &Listeners, config: &Path) -> io::Error {
-        let input =
-            hold_reloads().map_err(ChannelError::Io).and_then(|()| self.assignment(listeners, config));
-        match input {
-            Ok(input) => again(GUARD, config, input),
+    ///
+    /// `kept` is a file with the configuration in force, for the case that the successor fails: the file `config` may have changed.
+    pub fn hand(self, listeners: &Listeners, config: &Path, kept: &Path) -> io::Error {
+        let held = hold_reloads().map_err(ChannelError::Io);
+        match held.and_then(|()| self.assignment(listeners, config, kept)) {
+            Ok(input) => again(GUARD, config, None, input),
             Err(error) => io::Error::other(error),
         }
     }
 
     /// Returns a channel from which the guard reads its task.
-    fn assignment(&self, listeners: &Listeners, config: &Path) -> Result<Channel, ChannelError> {
+    fn assignment(&self, listeners: &Listeners, config: &Path, kept: &Path) -> Result<Channel, ChannelError> {
         let copies = listeners.copies()?;
         let watch = Message::Watch {
             pid: self.pid.as_raw_nonzero().get(),
             has_requester: self.requester.is_some(),
             config: config.to_owned(),
+            kept: kept.to_owned(),
             of: names(&copies),
         };
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![self.channel.as_fd(), self.process.as_fd()];

@@ -37,8 +37,7 @@ use super::hand_over::{self, Heirs};
 use super::parts::Parts;
 use super::recovered::Recovered;
 use super::services::{services, tools};
-use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
-use crate::hand_over::keep_policy;
+use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp, Text};
 use crate::policy::{Loader, Sources};
 use crate::readiness::Readiness;
 use crate::recovery::RecoveryCursor;
@@ -231,7 +230,7 @@ impl Serving {
         let _ = tokio::time::timeout(GOODBYE, server).await;
         // No call depends on these tasks any longer. They are aborted, because a stop must not wait for a disk that fails.
         end(self.watches, self.deliveries.tasks()).await;
-        let policy = parts.control.gateway.policy();
+        let in_force = (reloader.in_force().text(), parts.control.gateway.policy());
         let patience = if parts.records.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
         drop((parts, reloader, readiness, cursor, self.deliveries));
         // Everything up to the record of the stop is on disk. The writer ends when the last of those clients has gone.
@@ -240,7 +239,7 @@ impl Serving {
         let _ = tokio::time::timeout(GOODBYE, async { tokio::join!(self.executions, self.hooks) }).await;
         tracing::info!("stopped");
         if matches!(ended, Ended::HandsOver(_)) {
-            keep(self.state_dir, policy).await;
+            keep(self.state_dir, in_force).await;
         }
         drop(self.state);
         Ok(match ended {
@@ -386,16 +385,19 @@ async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &Task
     let _ = tokio::time::timeout(GOODBYE, anomalies.wait()).await;
 }
 
-/// Keeps the policy in force for the case that the successor fails. Gives up after [`GOODBYE`].
-async fn keep(state_dir: PathBuf, policy: Arc<Policy>) {
-    let kept = tokio::task::spawn_blocking(move || keep_policy(&state_dir, &policy));
+/// Keeps configuration and policy in force for the case that the successor fails. Gives up after [`GOODBYE`].
+async fn keep(state_dir: PathBuf, (config, policy): (Text, Arc<Policy>)) {
+    let kept = tokio::task::spawn_blocking(move || crate::hand_over::keep(&state_dir, &config, &policy));
     let why = match tokio::time::timeout(GOODBYE, kept).await {
         Ok(Ok(Ok(()))) => return,
         Ok(Ok(Err(error))) => format!("{error:#}"),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the disk does not answer".to_owned(),
     };
-    tracing::error!(why, "the policy in force is not kept: if the successor fails, that of the files counts");
+    tracing::error!(
+        why,
+        "configuration and policy in force are not kept: if the successor fails, the files of that moment count"
+    );
 }
 
 /// Stops the daemon within [`STOP`]. The next start cleans up anything that is left.

@@ -20,7 +20,7 @@ impl Config {
         let mut next = self.clone();
         let (before, wanted) = (self.shown(), file.shown());
         let unshown = self.unshown_changes(&file);
-        next.digest = file.digest;
+        (next.digest, next.text) = (file.digest, file.text);
         (next.access, next.certified) = (file.access, file.certified);
         next.webhooks = file.webhooks;
         (next.approval_timeout, next.allow_self_approval) = (file.approval_timeout, file.allow_self_approval);

@@ -28,6 +28,7 @@ use disk_quotas::Thresholds;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::secrets::Source;
@@ -62,11 +63,29 @@ pub(crate) use pool::check as check_pool;
 pub(crate) use tcp::{DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 pub(crate) use traces::Export;
 
+/// Text of a configuration file, which may have a secret in a URL. It is not shown.
+#[derive(Clone, Default)]
+pub(crate) struct Text(Arc<str>);
+
+impl Text {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
 /// The configuration in force.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// SHA-256 of the file that it was read from, in hex.
     pub(crate) digest: String,
+    /// Text of that file.
+    pub(crate) text: Text,
     /// Path of the Unix socket.
     pub(crate) socket: PathBuf,
     /// Mode of the Unix socket.

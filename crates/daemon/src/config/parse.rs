@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use document::MAX_FILE_BYTES;
 use sha2::{Digest as _, Sha256};
 
-use super::{Config, Problems, read};
+use super::{Config, Problems, Text, read};
 
 /// Time that a file has to be unchanged before it is read while the daemon runs.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -83,6 +83,7 @@ fn same(one: &Metadata, other: &Metadata) -> bool {
 /// Parses and validates the text of a configuration; `file` names it in problems.
 pub(super) fn parse(file: &str, text: &str) -> Result<Config, Problems> {
     let mut config = document::read(file, text, read::config).map_err(Problems)?;
+    config.text = Text(text.into());
     config.digest = Sha256::digest(text).iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
         hex

@@ -25,7 +25,7 @@ use terminals::Limits;
 
 use super::values::{number_or, path, path_or};
 use super::{
-    Config, access, alerts, audit, console, egress, mcp, metrics, model_prices, notices, oidc, pool, secrets,
+    Config, Text, access, alerts, audit, console, egress, mcp, metrics, model_prices, notices, oidc, pool, secrets,
     tcp, traces,
 };
 use crate::images::ImageBounds;
@@ -91,6 +91,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
     let tcp = tcp::read(&listen);
     Config {
         digest: String::new(),
+        text: Text::default(),
         socket: socket(&unix),
         socket_mode: unix.get("mode").and_then(socket_mode).unwrap_or(0o660),
         socket_group: unix.get("group").and_then(socket_group),

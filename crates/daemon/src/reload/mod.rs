@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 
 use self::targets::Prepared;
 pub(crate) use self::targets::{IssuerTasks, Targets};
-use crate::config::{Change, Config, check_pool, load_settled};
+use crate::config::{Change, Config, Text, check_pool, load_settled};
 use crate::policy::{Loader, Sources, loaded_event};
 
 /// Most reloads that wait or are under way. Each reads the files when it is its turn, so more would find nothing new.
@@ -54,6 +54,11 @@ impl InForce {
     /// Returns the SHA-256 of the file that was read last.
     pub(crate) fn digest(&self) -> &str {
         &self.config.digest
+    }
+
+    /// Returns the text of the file that was read last.
+    pub(crate) fn text(&self) -> Text {
+        self.config.text.clone()
     }
 }
 
