@@ -171,14 +171,14 @@ async fn a_successor_that_fails_leaves_the_daemon_as_it_was() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_whose_successor_fails_goes_on_with_what_was_in_force() {
-    let daemon = Daemon::start().await;
+    let mut daemon = Daemon::start().await;
     let mut witness = Witness::of(&daemon).await;
     let earlier = daemon.pid();
     // With its own file of now, the daemon could not start either.
     let occupied = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = format!("metrics: {{ listen: \"{}\" }}", occupied.local_addr().unwrap());
     let changed = configured(&daemon, &listen);
-    std::fs::rename(changed, daemon.config_path()).unwrap();
+    std::fs::copy(changed, daemon.config_path()).unwrap();
     let mut successor = daemon.spawn_successor(&daemon.config_path());
     let status = tokio::time::timeout(PATIENCE, successor.wait()).await.unwrap().unwrap();
     assert!(!status.success());
