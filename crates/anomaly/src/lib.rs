@@ -82,7 +82,7 @@ impl Detection {
         tasks.close();
         let current = Mutex::new(CancellationToken::new());
         let deliveries = Deliveries { alerts, tasks, stop: stop.clone(), current };
-        deliveries.begin(webhooks, sender);
+        deliveries.begin(webhooks, sender.as_ref());
         deliveries
     }
 }
@@ -106,16 +106,16 @@ impl Deliveries {
     ///
     /// An attempt under way is given up, and made again by the next task of that name. Alerts that wait for a webhook which is gone stay
     /// in the store, and are delivered if it comes back.
-    pub fn replace(&self, webhooks: Vec<Webhook>, sender: Option<Sender>) {
+    pub fn replace(&self, webhooks: Vec<Webhook>, sender: Option<&Sender>) {
         self.alerts.set_listeners(listeners(&webhooks));
         self.begin(webhooks, sender);
     }
 
-    fn begin(&self, webhooks: Vec<Webhook>, sender: Option<Sender>) {
+    fn begin(&self, webhooks: Vec<Webhook>, sender: Option<&Sender>) {
         let next = self.stop.child_token();
         std::mem::replace(&mut *self.current.lock(), next.clone()).cancel();
         for webhook in webhooks {
-            if let Some(sender) = sender.clone() {
+            if let Some(sender) = sender.cloned() {
                 self.tasks.spawn(deliver(self.alerts.clone(), Arc::new(webhook), sender, next.clone()));
             }
         }

@@ -211,32 +211,31 @@ impl Source {
         }
     }
 
+    /// Returns the bounds of the policy's tenants. Principals that are tenants by themselves would make labels without end.
+    fn tenants(&self) -> Vec<TenantSample> {
+        let policy = self.gateway.policy();
+        if policy.tenants().is_empty() {
+            return Vec::new();
+        }
+        let report = self.runs.launcher.tenancy().report(&self.runs.used_by_principal(), None).into_iter();
+        let named = report.filter(|of| policy.tenants().named().any(|(name, _)| name == of.tenant));
+        named
+            .flat_map(|of| {
+                let bounded = of
+                    .used
+                    .into_iter()
+                    .filter_map(move |(resource, used)| Some((resource, used, of.bounds.of(resource)?)));
+                bounded.map(move |(resource, used, limit)| TenantSample {
+                    tenant: of.tenant.clone(),
+                    bound: resource.key(),
+                    used: ratio(used, limit),
+                })
+            })
+            .collect()
+    }
+
     /// Adds up the kinds of each profile: their names, how many wait, and how many should.
     fn pool(fills: impl Iterator<Item = (String, usize, usize)>) -> BTreeMap<String, PoolSample> {
-        /// Returns the bounds of the policy's tenants. Principals that are tenants by themselves would make labels without end.
-        fn tenants(&self) -> Vec<TenantSample> {
-            let policy = self.gateway.policy();
-            if policy.tenants().is_empty() {
-                return Vec::new();
-            }
-            let report =
-                self.runs.launcher.tenancy().report(&self.runs.used_by_principal(), None).into_iter();
-            let named = report.filter(|of| policy.tenants().named().any(|(name, _)| name == of.tenant));
-            named
-                .flat_map(|of| {
-                    let bounded = of
-                        .used
-                        .into_iter()
-                        .filter_map(move |(resource, used)| Some((resource, used, of.bounds.of(resource)?)));
-                    bounded.map(move |(resource, used, limit)| TenantSample {
-                        tenant: of.tenant.clone(),
-                        bound: resource.key(),
-                        used: ratio(used, limit),
-                    })
-                })
-                .collect()
-        }
-
         let mut pool: BTreeMap<String, PoolSample> = BTreeMap::new();
         for (name, ready, target) in fills {
             let profile = name.split('/').next().unwrap_or_default();

@@ -18,7 +18,7 @@ use webhook::Sender;
 use crate::config::Notices;
 
 /// Life of the credential of a session that a link in a notice opens.
-const SESSION: Duration = Duration::from_mins(15);
+const SESSION: Duration = Duration::from_secs(900);
 
 /// Starts the tasks that tell of approvals, if the configuration has somebody to tell.
 pub(crate) fn start(

@@ -83,7 +83,7 @@ impl Readiness {
             condition("store", store, "it cannot be written: no run begins"),
             condition("engine", engine, "the container engine does not answer: no run begins"),
         ];
-        let fills = self.runs.launcher.pool.fills();
+        let fills = self.runs.launcher.pool.levels().fills;
         for profile in profiles {
             let of_profile =
                 fills.iter().filter(|fill| fill.name.split('/').next() == Some(profile.as_str()));
@@ -162,7 +162,7 @@ impl Readiness {
             }
             let store = self.store.clone();
             *writing = Some(tokio::spawn(async move {
-                let checked = store.with(|store| store.check_writable()).await;
+                let checked = store.with(Store::check_writable).await;
                 checked.inspect_err(|error| tracing::debug!(error = chain(error), "the store")).is_ok()
             }));
         }

@@ -187,8 +187,9 @@ impl Certificates {
 
     /// Puts certificates into force. Returns true if they differ from the previous ones.
     fn put(&self, loaded: Loaded) -> bool {
-        let before = std::mem::replace(&mut *self.current.write(), loaded.clone());
-        if before.digest == loaded.digest {
+        let digest = loaded.digest;
+        let before = std::mem::replace(&mut *self.current.write(), loaded);
+        if before.digest == digest {
             return false;
         }
         self.changes.send_replace(());

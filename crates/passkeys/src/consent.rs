@@ -13,7 +13,7 @@ use super::challenges::{Nonce, Purpose};
 use super::passkey::Passkey;
 
 /// Time that a reviewer has to use the passkey.
-const LIFE: Duration = Duration::from_mins(2);
+const LIFE: Duration = Duration::from_secs(120);
 
 /// A decision that is about to be signed, as the daemon sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::passkey::Passkey;
 use super::{Passkeys, no_such_passkey};
 
 /// Time for a registration.
-const LIFE: Duration = Duration::from_mins(5);
+const LIFE: Duration = Duration::from_secs(300);
 /// Most passkeys of one principal, and of all.
 const MAX_OF_PRINCIPAL: usize = 8;
 const MAX: usize = 4_096;

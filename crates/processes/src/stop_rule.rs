@@ -33,7 +33,7 @@ impl StopRule {
     pub(crate) async fn leaves(&self, stop: &CancellationToken) {
         stop.cancelled().await;
         if self.now() != OnStop::Leave {
-            future::pending().await
+            future::pending::<()>().await;
         }
     }
 }

@@ -182,7 +182,9 @@ impl Runs {
         if let Some((run, why)) = failing.or_else(|| pending.keys().next().map(|run| (*run, UNANSWERED)))
             && !may_lose()
         {
-            living.into_iter().for_each(|(_, _, adopted)| adopted.resources.leave());
+            for (_, _, adopted) in living {
+                adopted.resources.leave();
+            }
             anyhow::bail!("run {run} would end: {why}");
         }
         let unanswered: BTreeSet<_> = pending.values().filter_map(Record::made_as).collect();

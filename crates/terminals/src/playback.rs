@@ -79,7 +79,7 @@ impl Terminals {
             }
             _ => Refusal::internal("opening the recording", &chain(&error)),
         })?;
-        let event = Event::new(Kind::RecordingRead).run(&run.to_string()).principal(&principal.name);
+        let event = Event::new(Kind::RecordingRead).run(run.to_string()).principal(&principal.name);
         self.audit.record(event.details(json!({ "session_id": session.to_string() }))).await?;
         let (events, played) = mpsc::channel(AHEAD);
         let stop = self.stop.clone();

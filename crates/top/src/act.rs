@@ -108,7 +108,7 @@ async fn settle(client: &Client, shown: &Shown, decision: Decision) -> Result<Do
         Verdict::Changed(approval) => Done::Changed {
             title: format!("approval {}", approval.approval().approval_id),
             text: approval.text(),
-            approval,
+            approval: *approval,
         },
     })
 }

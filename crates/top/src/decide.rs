@@ -20,7 +20,7 @@ pub(crate) enum Verdict {
     /// The daemon has the decision.
     Decided(Box<Approval>),
     /// The approval differs from the one that was shown, so nothing was decided.
-    Changed(Shown),
+    Changed(Box<Shown>),
     /// It no longer waits.
     Over(Box<Approval>),
 }
@@ -84,7 +84,7 @@ pub(crate) async fn decide(client: &Client, shown: &Shown, decision: Decision) -
         return Ok(Verdict::Over(Box::new(now.0)));
     }
     if decision == Decision::Approve && !shown.asks_the_same_as(&now) {
-        return Ok(Verdict::Changed(now));
+        return Ok(Verdict::Changed(Box::new(now)));
     }
     let request = DecideApprovalRequest {
         approval_id: shown.0.approval_id.clone(),

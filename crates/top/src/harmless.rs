@@ -3,6 +3,8 @@
 //! The crate `text` replaces characters that a terminal could obey. Here marks that take no cell of their own are replaced as well
 //! if there are many of them, or nothing that they could belong to: a terminal shows such marks over other lines, or not at all.
 
+use std::fmt::Write as _;
+
 use text::clean::{Shape, clean};
 use unicode_width::UnicodeWidthChar as _;
 
@@ -58,7 +60,7 @@ fn with_marks(text: &str) -> String {
             marks += 1;
             out.push(c);
         } else {
-            out.push_str(&format!("<U+{:04X}>", u32::from(c)));
+            let _ = write!(out, "<U+{:04X}>", u32::from(c));
         }
     }
     out

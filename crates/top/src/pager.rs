@@ -107,11 +107,11 @@ impl Pager {
         self.scroll(if forward { rows } else { -rows });
     }
 
-    pub(crate) fn to_start(&mut self) {
+    pub(crate) fn go_to_start(&mut self) {
         self.top = 0;
     }
 
-    pub(crate) fn to_end(&mut self) {
+    pub(crate) fn go_to_end(&mut self) {
         self.top = self.last_top();
     }
 
@@ -156,10 +156,10 @@ mod tests {
         let later = Instant::now() + GLANCE + GLANCE;
         assert!(pager.not_read(later).is_some(), "nothing was drawn");
         assert_eq!(shown(&mut pager, 10, 2), ["1", "2"]);
-        pager.to_end();
+        pager.go_to_end();
         assert_eq!(shown(&mut pager, 10, 2), ["5", "6"]);
         assert_eq!(pager.not_read(later).unwrap(), "2 lines were not shown yet: go on with the space bar");
-        pager.to_start();
+        pager.go_to_start();
         pager.page(true);
         assert_eq!(shown(&mut pager, 10, 2), ["2", "3"]);
         assert_eq!(pager.unseen(), 1);

@@ -78,10 +78,9 @@ impl Keys {
         let thread = std::thread::Builder::new().name("keys".to_owned()).spawn(move || {
             while !ended.load(Ordering::Acquire) {
                 let input = match event::poll(LOOK).and_then(|ready| ready.then(event::read).transpose()) {
-                    Ok(None) => continue,
                     Ok(Some(Event::Key(key))) if key.kind == KeyEventKind::Press => Input::Key(key),
                     Ok(Some(Event::Resize(..))) => Input::Resize,
-                    Ok(Some(_)) => continue,
+                    Ok(_) => continue,
                     Err(_) => Input::End,
                 };
                 let is_end = matches!(input, Input::End);

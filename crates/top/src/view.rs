@@ -41,7 +41,7 @@ pub(crate) enum Mode {
     /// The user is asked about the stop of a run.
     Stop(String),
     /// The user reads an item; an approval can be decided on.
-    Reading(Pager, Option<Shown>),
+    Reading(Box<Pager>, Option<Box<Shown>>),
     Help,
 }
 
@@ -133,15 +133,14 @@ impl View {
         if list.reversed {
             rows.reverse();
         }
-        match rows.iter().position(|row| row.id == list.selected) {
-            Some(line) => list.line = line,
-            None => {
-                // The item is gone. A key that was meant for it must not meet its neighbour: the first key moves the cursor.
-                list.line = list.line.min(rows.len().saturating_sub(1));
-                if list.selected.is_empty() {
-                    list.selected = rows.first().map(|row| row.id.clone()).unwrap_or_default();
-                    list.line = 0;
-                }
+        if let Some(line) = rows.iter().position(|row| row.id == list.selected) {
+            list.line = line;
+        } else {
+            // The item is gone. A key that was meant for it must not meet its neighbour: the first key moves the cursor.
+            list.line = list.line.min(rows.len().saturating_sub(1));
+            if list.selected.is_empty() {
+                list.selected = rows.first().map(|row| row.id.clone()).unwrap_or_default();
+                list.line = 0;
             }
         }
         self.rows = rows;
@@ -199,7 +198,7 @@ impl View {
     /// Shows the text of an item that an action has fetched.
     pub(crate) fn read(&mut self, title: String, text: &str, approval: Option<Shown>) {
         self.message.clear();
-        self.mode = Mode::Reading(Pager::new(title, text), approval);
+        self.mode = Mode::Reading(Box::new(Pager::new(title, text)), approval.map(Box::new));
     }
 
     /// Leaves the text on the screen.
@@ -330,7 +329,7 @@ impl View {
                 self.filter.pop();
             }
             KeyCode::Char(c) if !c.is_control() && self.filter.chars().count() < FILTER => {
-                self.filter.push(c)
+                self.filter.push(c);
             }
             _ => {}
         }
@@ -345,8 +344,8 @@ impl View {
             KeyCode::Up | KeyCode::Char('k') => pager.scroll(-1),
             KeyCode::PageDown | KeyCode::Char(' ') => pager.page(true),
             KeyCode::PageUp | KeyCode::Char('b') => pager.page(false),
-            KeyCode::Home => pager.to_start(),
-            KeyCode::End => pager.to_end(),
+            KeyCode::Home => pager.go_to_start(),
+            KeyCode::End => pager.go_to_end(),
             KeyCode::Char(key @ ('a' | 'd')) => {
                 let Some(shown) = approval else { return None };
                 if self.gone.is_some() {
@@ -358,11 +357,11 @@ impl View {
                     return None;
                 }
                 if key == 'd' {
-                    return Some(Action::Deny(shown.clone()));
+                    return Some(Action::Deny((**shown).clone()));
                 }
                 match pager.not_read(now) {
                     Some(why) => self.message = why,
-                    None => return Some(Action::Approve(shown.clone())),
+                    None => return Some(Action::Approve((**shown).clone())),
                 }
             }
             _ => {}

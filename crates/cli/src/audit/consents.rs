@@ -46,6 +46,7 @@ struct Line {
 }
 
 impl Consents {
+    #[allow(clippy::unused_async)] // like every other verb
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::failed(format!("the log in {} cannot be read: {error}", self.dir.display()))

@@ -39,7 +39,7 @@ pub(super) fn services(
     (push, doors): (Option<Arc<Push>>, Option<Arc<Doors>>),
 ) -> anyhow::Result<Services> {
     let Parts { control, workers, records, bases, checkpoints, life, store } = parts;
-    let Control { gateway, limits, approvals, .. } = control;
+    let Control { gateway, limits, .. } = control;
     let (audit, table, processes) = (&records.audit, &records.table, &workers.processes);
     let (runs, Life { tasks, stop, .. }) = (&workers.runs, life);
     let (audit, gateway, runs) = (|| audit.clone(), || gateway.clone(), || runs.clone());
@@ -66,16 +66,7 @@ pub(super) fn services(
     );
     let images = Images::new(runs().launcher.clone(), audit(), gateway(), config.images);
     let run = run_service(parts, &alerts);
-    let passkeys = Passkeys::open(store.clone(), audit(), doors.as_deref().and_then(console::relying_party));
-    let passkeys = Arc::new(passkeys.map_err(broken_store)?);
-    let approval = rpc::approval::Service {
-        approvals: approvals.clone(),
-        gateway: gateway(),
-        runs: runs(),
-        audit: audit(),
-        passkeys: passkeys.clone(),
-        stop: stop(),
-    };
+    let (approval, passkeys) = approval_service(parts, doors.as_deref())?;
     Ok(Services {
         image: rpc::image::Service { images: Arc::new(images), tasks: tasks(), stop: stop() },
         run: run.clone(),
@@ -121,7 +112,7 @@ pub(super) fn services(
         policy: rpc::policy::Service {
             gateway: gateway(),
             runs: runs(),
-            approvals: approvals.clone(),
+            approvals: control.approvals.clone(),
             loader,
             replays,
         },
@@ -144,6 +135,26 @@ pub(super) fn services(
         },
         daemon: rpc::daemon::Service { reloader, readiness, gateway: gateway(), started: SystemTime::now() },
     })
+}
+
+/// Builds the service of approvals, and the passkeys that decide on some of them.
+fn approval_service(
+    parts: &Parts,
+    doors: Option<&Doors>,
+) -> anyhow::Result<(rpc::approval::Service, Arc<Passkeys>)> {
+    let (Parts { control, workers, records, life, store, .. }, relying_party) =
+        (parts, doors.and_then(console::relying_party));
+    let passkeys = Passkeys::open(store.clone(), records.audit.clone(), relying_party);
+    let passkeys = Arc::new(passkeys.map_err(broken_store)?);
+    let approval = rpc::approval::Service {
+        approvals: control.approvals.clone(),
+        gateway: control.gateway.clone(),
+        runs: workers.runs.clone(),
+        audit: records.audit.clone(),
+        passkeys: passkeys.clone(),
+        stop: life.stop.clone(),
+    };
+    Ok((approval, passkeys))
 }
 
 /// Builds the service through which agents make calls, for gRPC and for MCP.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use ::metrics::TokenInForce;
 use ::notices::Push;
 use ::traces::Exporter;
 use anomaly::Deliveries;
@@ -124,16 +125,9 @@ impl Recovered {
         let loader = Arc::new(loader);
         let closing = parts.life.stop.child_token();
         let deliveries = Arc::new(detection.spawn(&parts.life.stop));
-        let targets = Targets {
-            guard: guard.clone(),
-            certificates: certificates.clone(),
-            metrics_token,
-            secrets: parts.workers.runs.launcher.way_out.outside.shared().secrets.clone(),
-            approvals: parts.control.approvals.clone(),
-            limits: parts.control.limits.clone(),
-            deliveries: deliveries.clone(),
-            issuers: IssuerTasks::new(parts.life.stop.clone(), issuers_stop),
-        };
+        let issuer_tasks = IssuerTasks::new(parts.life.stop.clone(), issuers_stop);
+        let opened = (guard.clone(), certificates.clone(), metrics_token);
+        let targets = targets(opened, &parts, deliveries.clone(), issuer_tasks);
         let (sources, own) = ((loader.clone(), audit), (own_log.clone(), manager.clone()));
         let reloader = Reloader::new((file.to_owned(), config.clone()), sources, own, targets);
         let reloader = Arc::new(reloader);
@@ -143,7 +137,7 @@ impl Recovered {
         let doors = bound.as_ref().map(|bound| bound.doors.clone());
         let told = (parts.control.gateway.clone(), parts.control.approvals.clone(), tokens.clone());
         notices::start(&config.notices, told, (push.clone(), doors.clone()), life)?;
-        let linked = tokens.clone();
+        let (linked, serving_certificates) = (tokens.clone(), certificates.clone());
         let services = services(
             (&calls, &parts),
             &config,
@@ -152,10 +146,10 @@ impl Recovered {
             (reloader.clone(), readiness.clone()),
             (push, doors),
         )?;
-        let served = rpc::served(services)?;
+        let api = rpc::served(services)?;
         let audit = parts.records.audit.clone();
-        console::start(bound, (&served.routes, &guard), (certificates.clone(), audit, linked), life);
-        let server = tokio::spawn(rpc::serve(served, socket, tcp, guard, closing.clone()));
+        console::start(bound, (&api.routes, &guard), (serving_certificates, audit, linked), life);
+        let server = tokio::spawn(rpc::serve(api, socket, tcp, guard, closing.clone()));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
         parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());
         keep_log(&parts, config.audit.maintenance.clone(), cursor.clone());
@@ -261,6 +255,25 @@ async fn listen_elsewhere(
     let bound = bound.with_context(|| format!("cannot listen on {}", settings.address))?;
     tracing::info!(address = %bound.address()?, "listens on TCP, too");
     Ok(Some(bound))
+}
+
+/// Returns the parts that a reload changes.
+fn targets(
+    (guard, certificates, metrics_token): (GuardLayer, Option<Arc<Certificates>>, Option<TokenInForce>),
+    parts: &Parts,
+    deliveries: Arc<Deliveries>,
+    issuers: IssuerTasks,
+) -> Targets {
+    Targets {
+        guard,
+        certificates,
+        metrics_token,
+        secrets: parts.workers.runs.launcher.way_out.outside.shared().secrets.clone(),
+        approvals: parts.control.approvals.clone(),
+        limits: parts.control.limits.clone(),
+        deliveries,
+        issuers,
+    }
 }
 
 fn tokens(config: &Config, parts: &Parts) -> anyhow::Result<Arc<Tokens>> {

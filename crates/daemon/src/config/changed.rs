@@ -4,25 +4,6 @@ use serde_json::Value;
 
 use super::Config;
 
-/// Keys whose values take effect at a reload. All others need a restart.
-///
-/// The files that they name are read again at each reload. `policy_dir` needs a restart, too, if `workspace_roots` changes with it: a run must
-/// not be able to change the policy.
-pub(crate) const AT_ONCE: [&str; 12] = [
-    "access",
-    "alerts.webhooks",
-    "approvals.allow_self_approval",
-    "approvals.timeout",
-    "limits.calls",
-    "limits.calls_waiting",
-    "listen.tcp.tls",
-    "log.level",
-    "metrics.token_file",
-    "oidc",
-    "policy_dir",
-    "secrets",
-];
-
 /// Difference between the configuration in force and a new one.
 pub(crate) struct Change {
     /// The configuration in force after the reload.
@@ -96,6 +77,25 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+
+    /// Keys whose values take effect at a reload. All others need a restart.
+    ///
+    /// The files that they name are read again at each reload. `policy_dir` needs a restart, too, if `workspace_roots` changes with it: a run must
+    /// not be able to change the policy.
+    const AT_ONCE: [&str; 12] = [
+        "access",
+        "alerts.webhooks",
+        "approvals.allow_self_approval",
+        "approvals.timeout",
+        "limits.calls",
+        "limits.calls_waiting",
+        "listen.tcp.tls",
+        "log.level",
+        "metrics.token_file",
+        "oidc",
+        "policy_dir",
+        "secrets",
+    ];
 
     use super::super::read::KEYS;
     use super::super::testing::parse;

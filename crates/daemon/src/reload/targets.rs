@@ -122,7 +122,7 @@ impl Targets {
         }
         self.approvals.set(Self::approval_settings(next));
         self.limits.limit_calls(next.calls);
-        self.deliveries.replace(webhooks, sender);
+        self.deliveries.replace(webhooks, sender.as_ref());
     }
 }
 

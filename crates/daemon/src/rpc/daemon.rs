@@ -63,12 +63,12 @@ impl DaemonService for Service {
         request: Request<v1::ReloadDaemonRequest>,
     ) -> Result<Response<v1::ReloadDaemonResponse>, Status> {
         let principal = principal(&request)?;
-        let reloader = self.reloader.clone();
+        let own = self.reloader.clone();
         // In a separate task, so that a reload that was recorded takes effect even if the client leaves.
-        let reloaded = tokio::spawn(async move { reloader.reload(&principal.name).await });
-        let reloaded = reloaded.await.map_err(|error| Refusal::internal("reloading", &error))??;
+        let task = tokio::spawn(async move { own.reload(&principal.name).await });
+        let done = task.await.map_err(|error| Refusal::internal("reloading", &error))??;
         let Reloaded { applied, needs_restart, digest, previous_digest, policy_digest, policy_changed } =
-            reloaded;
+            done;
         portion::answer(v1::ReloadDaemonResponse {
             applied,
             needs_restart,

@@ -63,7 +63,7 @@ impl HostService for Service {
         _request: Request<v1::GetPoolRequest>,
     ) -> Result<Response<v1::GetPoolResponse>, Status> {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let fills = self.runs.launcher.pool.fills().into_iter();
+        let fills = self.runs.launcher.pool.levels().fills.into_iter();
         let mut kinds: Vec<_> = fills
             .map(|fill| v1::PoolKind {
                 name: fill.name,

@@ -66,8 +66,8 @@ impl Push {
             let due = self.due(&shown, &mut told, &may_review).await;
             if due.is_empty() {
                 tokio::select! {
-                    changed = changes.changed() => if changed.is_err() { return },
-                    changed = subscribed.changed() => if changed.is_err() { return },
+                    seen = changes.changed() => if seen.is_err() { return },
+                    seen = subscribed.changed() => if seen.is_err() { return },
                 }
                 continue;
             }
