@@ -30,7 +30,8 @@ impl Runs {
     ///
     /// Not to be called under a lock of the runs.
     pub(crate) fn left_by_principal(&self) -> Used {
-        let one = |(id, found): (&RunId, &Found)| (*id, found.amount.bytes, found.is_more || found.is_too_deep);
+        let one =
+            |(id, found): (&RunId, &Found)| (*id, found.amount.bytes, found.is_more || found.is_too_deep);
         // The lock ends with this line.
         let left: Vec<_> = self.launcher.projects.left().iter().map(one).collect();
         let mut used = Used::new();
