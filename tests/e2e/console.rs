@@ -63,7 +63,7 @@ impl Browser {
     fn take_cookie(&mut self, answer: &Answer) {
         let set = answer.header("set-cookie").expect("it signs in");
         assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict"), "{set}");
-        self.cookie = set.split(';').next().unwrap().to_owned();
+        set.split(';').next().unwrap().clone_into(&mut self.cookie);
     }
 
     async fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {

@@ -139,7 +139,10 @@ async fn push_service(
                 let Ok(count) = stream.read(&mut piece).await else { break None };
                 sent.extend_from_slice(&piece[..count]);
                 let Some(end) = sent.windows(4).position(|part| part == b"\r\n\r\n") else {
-                    if count == 0 { break None } else { continue }
+                    if count == 0 {
+                        break None;
+                    }
+                    continue;
                 };
                 let head = String::from_utf8(sent[..end].to_vec()).unwrap();
                 let length = header(&head, "content-length").parse::<usize>().unwrap();

@@ -103,10 +103,10 @@ async fn a_decision_is_signed_by_a_passkey_of_its_principal_and_each_part_of_it_
     ];
     for change in changes {
         let asked = passkeys.begin_consent("uid:1", &draft()).unwrap();
-        let (mut changed, signed) = (draft(), one.sign(&asked.challenge));
-        change(&mut changed);
-        let refused = passkeys.verify_consent("uid:1", &changed, &signed).await.unwrap_err();
-        assert_eq!(refused.reason, Reason::PermissionDenied, "{changed:?}");
+        let (mut other, signed) = (draft(), one.sign(&asked.challenge));
+        change(&mut other);
+        let refused = passkeys.verify_consent("uid:1", &other, &signed).await.unwrap_err();
+        assert_eq!(refused.reason, Reason::PermissionDenied, "{other:?}");
     }
 }
 

@@ -132,7 +132,7 @@ mod tests {
         let companion = |memory_mib| Companion {
             name: "db".to_owned(),
             image: String::new(),
-            ports: Vec::new(),
+            ports: std::collections::BTreeSet::new(),
             memory_mib,
             state: CompanionState::Starting,
             launched: None,
