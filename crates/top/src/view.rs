@@ -1,4 +1,4 @@
-//! The state of the screen, and what keys do to it. Draws nothing and asks nobody, so that tests can drive it.
+//! The state of the screen, and what keys do to it. Draws nothing and asks no one, so that tests can drive it.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -15,7 +15,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 
 use crate::api::Api;
 
-/// Most bytes of a token. Those of issuers are the longest.
+/// Most bytes of a token. Tokens of issuers are the longest.
 const MAX_TOKEN: usize = 8 * 1024;
 
 /// A stream to a browser.

@@ -1,6 +1,6 @@
 //! Checks each request before anything else of it is read, and closes each answer to other sites.
 //!
-//! A browser sends requests that other sites make it send. Those are known by `Host` (a name that leads here, DNS rebinding), by
+//! A browser sends requests that other sites make it send. They are known by `Host` (a name that leads here, DNS rebinding), by
 //! `Origin`, and by the fetch metadata that pages cannot set. A form also needs the secret of its session (`form.rs`).
 
 use std::time::Duration;
@@ -100,7 +100,7 @@ fn check(origin: &Origin, method: &Method, target: &Uri, headers: &HeaderMap) ->
     match *method {
         Method::GET | Method::HEAD => match site {
             None | Some("same-origin" | "none") => Ok(()),
-            // A link on another site may lead here. No other site may load a page or a file into one of its own.
+            // A link on another site may lead here. No other site may load a page or a file into its pages.
             Some(_) if is_navigation(headers) => Ok(()),
             Some(_) => Err(elsewhere),
         },
