@@ -264,7 +264,10 @@ async fn text_of_an_agent_is_never_markup() {
 async fn requests_of_other_sites_are_refused() {
     let daemon = started().await;
     let browser = Browser::signed_in(&daemon).await;
-    let csrf = browser.get("/approvals").await.fields("csrf").remove(0);
+    let page = browser.get("/approvals").await;
+    // With `no-referrer`, browsers would send `null` as the origin of the console's own forms.
+    assert_eq!(page.header("referrer-policy"), Some("same-origin"));
+    let csrf = page.fields("csrf").remove(0);
     for host in ["evil.example.org", "127.0.0.1", &browser.address] {
         let answer = browser.send("GET", "/approvals", &format!("Host: {host}\r\n"), "").await;
         assert_eq!(answer.status, 421, "{host}");
