@@ -134,5 +134,10 @@ pub(crate) async fn identify(tokens: &Tokens, principal: &str, run: &str) -> Opt
         hash,
     };
     tokens.create(token).await.ok()?;
+    // The last one may have been revoked meanwhile, which ended only the tokens that were there.
+    if reviewing(tokens, name).is_empty() {
+        tokens.revoke(id, principal).await.ok()?;
+        return None;
+    }
     Token::parse(&secret).map(Identity::Token)
 }
