@@ -169,6 +169,10 @@ async fn a_request_is_approved_or_denied_in_the_console() {
     for part in ["<del>one", "<ins>two", &asked.digest, &asked.rule, "denied"] {
         assert!(page.body.contains(part), "{part} is not in {}", page.body);
     }
+    // Enter in a field presses the first button of its form.
+    let form = page.body.split("id=\"decide\"").nth(1).unwrap();
+    let (first, _) = form.split_once("<button ").unwrap().1.split_once('>').unwrap();
+    assert_eq!(first, "type=\"submit\" disabled hidden");
     let decided = browser.decide(&path, &page, "approve").await;
     assert_eq!((decided.status, decided.header("location")), (303, Some(path.as_str())), "{}", decided.body);
     waiting.await.unwrap().unwrap();
