@@ -296,6 +296,9 @@ async fn a_phone_gets_an_encrypted_link_that_shows_one_approval_once() {
     tokens.revoke_token(v1::RevokeTokenRequest { token_id: token.token_id }).await.unwrap();
     let (head, _) = http(&origin, console.port(), "GET", &path, &cookie, "").await;
     assert!(header(&head, "location").starts_with("/sign-in"), "{head}");
+    // A new token of the same name is not for the old phone.
+    let new = v1::Token { name: "phone".into(), roles: vec!["approver".into()], ..Default::default() };
+    daemon.token(new, None).await;
     let mut again = review(&daemon, "v").await;
     let waiting = again.asks(edit()).await;
     assert!(tokio::time::timeout(Duration::from_secs(12), pushed.recv()).await.is_err());

@@ -88,7 +88,8 @@ impl Push {
         let known: Vec<Subscription> = self.known.lock().values().cloned().collect();
         told.retain(|id, _| known.iter().any(|it| it.id == *id));
         for subscription in known {
-            if subscription.expires_at <= now || !may_review(&subscription.principal) {
+            let (principal, since) = (subscription.principal.as_str(), subscription.renewed_at());
+            if subscription.expires_at <= now || !may_review(principal, since) {
                 if let Err(error) = self.end(&subscription.id).await {
                     tracing::warn!(error = %chain(&error), "a push subscription that has ended is still stored");
                 }
