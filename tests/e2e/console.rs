@@ -290,6 +290,11 @@ async fn requests_of_other_sites_are_refused() {
     let linked = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
     let asked_again = stranger.send("GET", "/approvals/history", linked, "").await;
     assert!(asked_again.status == 200 && asked_again.body.contains("0;url=/approvals/history"));
+    // Of the same domain, so with the cookie.
+    let near = linked.replace("cross-site", "same-site");
+    let asked_again = browser.send("GET", "/runs", &near, "").await;
+    assert!(asked_again.body.contains("Continue to the console"), "{}", asked_again.body);
+    assert!(!asked_again.body.contains("Signed in as"), "{}", asked_again.body);
     assert_eq!(browser.get("/approvals").await.status, 200, "none of it has signed it out");
     assert_eq!(browser.post("/sign-out", &[("csrf", &csrf)]).await.status, 303);
     assert_eq!(browser.get("/approvals").await.header("location"), Some("/sign-in?to=%2Fapprovals"));

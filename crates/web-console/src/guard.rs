@@ -80,9 +80,11 @@ pub(crate) fn is_own_request(headers: &HeaderMap) -> bool {
     headers.contains_key(REFRESH) || one(headers, "accept") == Some("text/event-stream")
 }
 
-/// Returns true if another site led the browser here. It then sent no cookie, even if it has one.
+/// Returns true if another site led the browser here.
+///
+/// The browser then sent no cookie, even if it has one, unless that site has another port or another name of the same domain.
 pub(crate) fn is_from_elsewhere(headers: &HeaderMap) -> bool {
-    one(headers, FETCH_SITE) == Some("cross-site")
+    matches!(one(headers, FETCH_SITE), Some("cross-site" | "same-site"))
 }
 
 type Refused = (StatusCode, &'static str);
@@ -205,6 +207,17 @@ mod tests {
         }
         assert_eq!(get(&[(FETCH_SITE, "same-origin")]), 200);
         assert_eq!(get(&[(FETCH_SITE, "none")]), 200);
+    }
+
+    #[test]
+    fn another_port_and_another_name_of_the_domain_are_elsewhere() {
+        let from = |site: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(FETCH_SITE, site.parse().unwrap());
+            is_from_elsewhere(&headers)
+        };
+        assert!(from("cross-site") && from("same-site"));
+        assert!(!from("same-origin") && !from("none") && !is_from_elsewhere(&HeaderMap::new()));
     }
 
     #[test]
