@@ -25,6 +25,8 @@ use crate::send::{Events, Sending};
 
 /// Time that a backup may take. Old segments of the log wait for its end.
 const LONGEST: Duration = Duration::from_secs(3_600);
+/// Directory of the snapshots in a state directory. It is emptied at each start, so its name is not one for an operator's backups.
+const DIRECTORY: &str = "snapshots";
 /// Number of backups at a time. Each reads the whole log.
 const AT_ONCE: usize = 1;
 
@@ -42,7 +44,7 @@ pub struct Backups {
 impl Backups {
     /// Opens the directory for snapshots in the state directory.
     pub fn open(state_dir: &Path, min_free: u64, audit: Arc<AuditLog>) -> io::Result<Self> {
-        let directory = state_dir.join("backups");
+        let directory = state_dir.join(DIRECTORY);
         // A previous daemon may have died while it made a snapshot.
         match std::fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -218,7 +220,7 @@ mod tests {
         let unpacked = tempfile::tempdir().unwrap();
         let checked = backup::check(archive.as_slice(), unpacked.path()).unwrap();
         assert!(checked.records > 8_000, "{checked:?}");
-        assert_eq!(std::fs::read_dir(place.path().join("backups")).unwrap().count(), 0, "no copy is left");
+        assert_eq!(std::fs::read_dir(place.path().join(DIRECTORY)).unwrap().count(), 0, "no copy is left");
         drop(log);
     }
 

@@ -1,10 +1,14 @@
 //! Starts in place of a daemon that serves, and asks one to give its place to this program.
 
+#![expect(clippy::disallowed_methods, reason = "a file of the daemon's own: the policy before a hand-over")]
+
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use policy::Policy;
 use refusal::chain;
 use serde_json::json;
 use take_over::{Formats, Listeners, Predecessor, Released, RequestError};
@@ -16,16 +20,21 @@ use crate::startup;
 /// Time that the lock of a predecessor has to be released after it ended: a thread of it may still wait for a disk.
 const LOCK: Duration = Duration::from_secs(30);
 
+/// Name of the file with the policy that was in force before a hand-over.
+const POLICY: &str = "policy-before.yaml";
+
 /// Exit code if no daemon could be asked, or if it refused: only a restart changes its program.
 const NEEDS_RESTART: u8 = 5;
 
-/// Returns the versions of everything that one daemon leaves to the next.
+/// Returns the versions of all data that a daemon leaves, and without which another cannot go on.
 pub(crate) fn formats() -> Formats {
     Formats::new([
         ("approvals", gateway::FORMAT),
         ("log", audit::FORMAT),
+        ("processes", processes::FORMAT),
         ("sealed values", store::SEALED),
         ("store", store::schema_version()),
+        ("traffic of tenants", tenants::FORMAT),
         ("use of models", model_usage::VERSION),
         ("workers", worker_protocol::PROTOCOL),
     ])
@@ -36,12 +45,31 @@ pub(crate) fn print_versions() {
     println!("{:#}", json!({ "version": env!("CARGO_PKG_VERSION"), "formats": formats() }));
 }
 
+/// Keeps the policy in force for a daemon that goes on after a failed hand-over. Under changed files it would end runs.
+pub(crate) fn keep_policy(state_dir: &Path, policy: &Policy) -> anyhow::Result<()> {
+    let path = state_dir.join(POLICY);
+    // One of an earlier hand-over must not stay if this one cannot be written.
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let text = policy.to_yaml()?;
+    Ok(atomic_file::replace(&path, |file| file.write_all(text.as_bytes()))?)
+}
+
+fn kept_policy(state_dir: &Path) -> anyhow::Result<Policy> {
+    let text = std::fs::read_to_string(state_dir.join(POLICY))?;
+    Ok(Policy::from_files([(POLICY, text)])?)
+}
+
 /// The way in which this daemon begins.
 #[derive(Default)]
 pub(crate) struct Beginning {
     pub(crate) listeners: Listeners,
     /// The daemon that goes on if this one fails.
     predecessor: Option<Predecessor>,
+    /// Policy in place of that in the files: it was in force before a hand-over that failed.
+    pub(crate) policy: Option<Policy>,
     /// Time to wait for the lock of the state directory.
     pub(crate) patience: Duration,
 }
@@ -55,7 +83,14 @@ impl Beginning {
         if args.resume {
             let resumed = take_over::resumed().context("--resume is for the daemon alone")?;
             tracing::error!(why = resumed.why, "the successor failed, and this daemon goes on");
-            return Ok(Self { listeners: resumed.listeners, predecessor: None, patience: LOCK });
+            let policy = kept_policy(&config.state_dir);
+            let policy = policy.inspect_err(|error| {
+                tracing::error!(
+                    "the policy before the hand-over is not there, and that of the files counts: {error:#}"
+                );
+            });
+            let listeners = resumed.listeners;
+            return Ok(Self { listeners, predecessor: None, policy: policy.ok(), patience: LOCK });
         }
         Ok(Self::default())
     }
@@ -73,12 +108,17 @@ impl Beginning {
         if predecessor.released()? == Released::Died {
             tracing::warn!("the earlier daemon died before it had stopped in order");
         }
-        Ok(Self { listeners, predecessor: Some(predecessor), patience: LOCK })
+        Ok(Self { listeners, predecessor: Some(predecessor), policy: None, patience: LOCK })
     }
 
     /// Returns true if a run that would fail may be given up, because no other daemon could go on with it.
     pub(crate) fn may_lose_runs(&self) -> bool {
         !self.predecessor.as_ref().is_some_and(Predecessor::watches)
+    }
+
+    /// Returns true if this daemon follows another one, which took reloads while this one began.
+    pub(crate) fn follows(&self) -> bool {
+        self.predecessor.is_some()
     }
 
     /// Says that this daemon serves, and waits until its predecessor has ended.
@@ -151,9 +191,20 @@ mod tests {
     }
 
     #[test]
+    fn a_daemon_that_goes_on_has_the_policy_of_before() {
+        let place = tempfile::tempdir().unwrap();
+        assert!(kept_policy(place.path()).is_err());
+        let policy = Policy::builtin().unwrap();
+        for _ in ["first hand-over", "second hand-over"] {
+            keep_policy(place.path(), &policy).unwrap();
+            assert_eq!(kept_policy(place.path()).unwrap().digest(), policy.digest());
+        }
+    }
+
+    #[test]
     fn a_daemon_without_predecessor_may_give_runs_up() {
         let mut beginning = Beginning::default();
-        assert!(beginning.may_lose_runs());
+        assert!(beginning.may_lose_runs() && !beginning.follows());
         beginning.is_ready();
         assert!(!beginning.listeners.are_left());
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use calls::Approvals;
 use gateway::{Approval, ApprovalFilter, ApprovalState, Gateway};
 use identity::{ApiToken, NOBODY, Role, Roles, RunId, TokenId};
-use listener::Tokens;
+use listener::{GuardLayer, Tokens};
 use notices::{Board, Links, Notice, Push};
 use timestamp::UnixMillis;
 use tokio::sync::broadcast::error::RecvError;
@@ -23,7 +23,8 @@ const SESSION: Duration = Duration::from_secs(900);
 /// Starts the tasks that tell of approvals, if the configuration has somebody to tell.
 pub(crate) fn start(
     settings: &Notices,
-    (gateway, approvals, tokens): (Arc<Gateway>, Arc<Approvals>, Arc<Tokens>),
+    (gateway, approvals): (Arc<Gateway>, Arc<Approvals>),
+    (tokens, guard): (Arc<Tokens>, GuardLayer),
     (push, doors): (Option<Arc<Push>>, Option<Arc<Doors>>),
     (tasks, stop): (&TaskTracker, &CancellationToken),
 ) -> anyhow::Result<()> {
@@ -39,7 +40,7 @@ pub(crate) fn start(
     }
     if let Some(push) = push {
         let may_review =
-            Box::new(move |principal: &str, since: UnixMillis| may_review(&tokens, principal, since));
+            Box::new(move |principal: &str, since: UnixMillis| may_review(&tokens, &guard, principal, since));
         let link = Box::new(move |principal: &str, (approval, run): (&str, &str)| {
             let is_linked = principal.starts_with("uid:") || principal.starts_with("token:");
             let made = doors
@@ -88,10 +89,15 @@ fn notice(approval: &Approval) -> Notice {
     }
 }
 
-/// Returns false for the principal of tokens of which none that it had at `since` is in force and decides on approvals.
-fn may_review(tokens: &Tokens, principal: &str, since: UnixMillis) -> bool {
-    let Some(name) = principal.strip_prefix("token:") else { return true };
-    reviewing(tokens, name, since).is_some()
+/// Returns false for a principal that decides on nothing now.
+///
+/// That is a user or a certificate without the role, or the principal of tokens of which none that it had at `since` is in force.
+fn may_review(tokens: &Tokens, guard: &GuardLayer, principal: &str, since: UnixMillis) -> bool {
+    if let Some(name) = principal.strip_prefix("token:") {
+        return reviewing(tokens, name, since).is_some();
+    }
+    // The roles of an issuer's holders are in their tokens alone.
+    guard.roles_of(principal).is_none_or(|roles| roles.has_any(&[Role::Approver, Role::Director]))
 }
 
 /// Returns the newest token of this name, of those at `since`, that decides on approvals of any run.

@@ -246,6 +246,15 @@ impl Access {
         let (uid, gid) = listed.and_then(|listed| listed.user).unwrap_or((NOBODY, NOBODY));
         Principal { name: Principal::name_of_certificate(subject), uid, gid, roles, ..Principal::anonymous() }
     }
+
+    /// Returns the roles of the user or the certificate with this name of a principal. `None` if a principal of this name has another
+    /// credential.
+    pub fn roles_of(&self, name: &str) -> Option<Roles> {
+        if let Some(uid) = name.strip_prefix("uid:") {
+            return uid.parse().ok().map(|uid| self.principal(uid, NOBODY).roles);
+        }
+        name.strip_prefix("cert:").map(|subject| self.certified(subject).roles)
+    }
 }
 
 #[cfg(test)]
@@ -267,6 +276,16 @@ mod tests {
             assert!(principal.roles.is_empty() && principal.run.is_none());
             assert!(!METHODS.iter().any(|method| principal.roles.has_any(method.roles)));
         }
+    }
+
+    #[test]
+    fn a_name_has_the_roles_of_its_user_or_its_certificate() {
+        let ci = Certified { subject: "ci".into(), roles: Roles::none().with(Role::Director), user: None };
+        let access = Access::new(500, vec![(7, Roles::none().with(Role::Approver))], vec![ci]);
+        let roles = |name: &str| access.roles_of(name).map(Roles::names);
+        assert_eq!((roles("uid:7"), roles("cert:ci")), (Some(vec!["approver"]), Some(vec!["director"])));
+        assert_eq!((roles("uid:8"), roles("cert:7")), (Some(vec![]), Some(vec![])));
+        assert_eq!((roles("token:ci"), roles("oidc:corp:7"), roles("uid:x")), (None, None, None));
     }
 
     #[test]

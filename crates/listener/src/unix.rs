@@ -40,7 +40,8 @@ impl Socket {
     ) -> io::Result<Self> {
         let listener = match listeners.unix(NAME, path) {
             Some(listener) => {
-                give(path, mode, group)?;
+                // The predecessor may have had another group.
+                give(path, mode, group.or_else(|| Some(rustix::process::getegid().as_raw())))?;
                 listener
             }
             None => bind(path, mode, group)?,

@@ -9,6 +9,7 @@ use identity::Principal;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Header, Validation, dangerous, decode, decode_header};
 use serde::Deserialize;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use webhook::Tls;
@@ -79,6 +80,17 @@ impl Issuers {
         issuers.into_iter().enumerate().map(open).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Opens issuers like [`Self::open`]. One that `earlier` has with the same settings keeps its keys.
+    pub fn open_after(issuers: Vec<Issuer>, earlier: &Self) -> Result<Self, (usize, String)> {
+        let mut opened = Self::open(issuers)?;
+        for known in &mut opened.0 {
+            if let Some(before) = earlier.0.iter().find(|before| before.issuer == known.issuer) {
+                *known = before.clone();
+            }
+        }
+        Ok(opened)
+    }
+
     /// Returns true if there are no issuers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -101,6 +113,16 @@ impl Issuers {
             wrong.extend(known.keys.look(tls).await.err().map(|why| (index, why)));
         }
         wrong
+    }
+
+    /// Fetches the keys of all issuers that have none, at the same time. Ignores failures, which [`Self::keep_fresh`] reports.
+    pub async fn fetch_missing(&self, tls: &Tls) {
+        let mut looks = JoinSet::new();
+        for known in self.0.iter().filter(|known| known.keys.current().is_none()) {
+            let (known, tls) = (known.clone(), tls.clone());
+            looks.spawn(async move { known.keys.look(&tls).await });
+        }
+        while looks.join_next().await.is_some() {}
     }
 
     /// Returns the condition of each issuer's keys. Keys that were not refreshed in the last ten seconds are refreshed first.

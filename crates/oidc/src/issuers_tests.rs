@@ -35,6 +35,23 @@ fn refused(issuers: &Issuers, token: &str) -> Refused {
 }
 
 #[test]
+fn an_issuer_that_stays_keeps_its_keys_and_one_that_changes_does_not() {
+    let signer = Signer::ec();
+    let (earlier, directory) = with_keys(&[signer.jwk("ec")]);
+    let same = issuer(Source::File(directory.path().join("jwks.json")));
+    let mut other = same.clone();
+    (other.name, other.issuer) = ("other".into(), "https://other.example.org/".into());
+    std::fs::write(directory.path().join("jwks.json"), set(&[Signer::ec().jwk("new")])).unwrap();
+    let issuers = Issuers::open_after(vec![other, same.clone()], &earlier).unwrap();
+    check(&issuers, &signer.token("ES256", "ec", &claims())).unwrap();
+    let mut changed = same;
+    changed.audiences.push("more".into());
+    let issuers = Issuers::open_after(vec![changed], &earlier).unwrap();
+    let refusal = refused(&issuers, &signer.token("ES256", "ec", &claims()));
+    assert!(matches!(refusal, Refused::Wrong | Refused::UnknownKey), "{refusal:?}");
+}
+
+#[test]
 fn j1_a_token_of_each_algorithm_names_its_holder() {
     let signers = [
         ("RS256", Signer::rsa(2_048)),

@@ -21,6 +21,9 @@ use crate::cut::cut;
 /// byte.
 const MOST: u64 = 12 << 20;
 
+/// Version of the records of processes. A daemon ends a process whose record it cannot read.
+pub const FORMAT: u32 = 1;
+
 /// The record of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Known {

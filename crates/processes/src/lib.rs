@@ -22,6 +22,7 @@ mod table;
 mod talk;
 
 pub use attach::Events;
+pub use disk::FORMAT;
 pub use left::{LeftBy, end_left};
 pub use leftovers::Leftovers;
 pub use part::Part;

@@ -22,6 +22,7 @@ use crate::record::{EndCause, Record, State};
 use containers::{KillMethod, LeftoversEnded};
 use futures_util::StreamExt as _;
 use identity::{CallId, RunId};
+use parking_lot::Mutex;
 use policy::Policy;
 use refusal::chain;
 use serde_json::json;
@@ -136,7 +137,7 @@ impl Runs {
         policy: &Policy,
         used: &BTreeMap<RunId, Timestamp>,
         mut processes: BTreeMap<RunId, BTreeSet<String>>,
-        may_lose: impl FnOnce() -> bool,
+        may_lose: impl Fn() -> bool,
     ) -> anyhow::Result<TakenOver> {
         let count = earlier.len();
         if count > 0 {
@@ -203,9 +204,22 @@ impl Runs {
         let ended = self.ended().values().cloned().collect();
         recover(ended, &self.launcher.directories, &self.launcher.roots, |run| taken.has(run)).await;
         // A run whose connections are opened waits for its process.
+        let without_way_out = Mutex::new(None);
+        let given_up = |run: RunId, why: &str| {
+            let gives_up = !may_lose();
+            if gives_up {
+                without_way_out.lock().get_or_insert_with(|| format!("run {run} would end: {why}"));
+            }
+            gives_up
+        };
         futures_util::stream::iter(living)
-            .for_each_concurrent(AT_ONCE, |(record, idle, adopted)| self.goes_on(record, idle, adopted))
+            .for_each_concurrent(AT_ONCE, |(record, idle, adopted)| {
+                self.goes_on(record, idle, adopted, &given_up)
+            })
             .await;
+        if let Some(why) = without_way_out.into_inner() {
+            anyhow::bail!(why);
+        }
         if count > 0 {
             tracing::info!(
                 adopted = taken.0.len(),
@@ -280,7 +294,15 @@ impl Runs {
     }
 
     /// Lets a reattached run take calls.
-    async fn goes_on(self: &Arc<Self>, record: Record, idle: Duration, adopted: Adopted) {
+    ///
+    /// A run whose connections cannot be opened ends, unless `given_up` returns true: then the previous daemon goes on with it.
+    async fn goes_on(
+        self: &Arc<Self>,
+        record: Record,
+        idle: Duration,
+        adopted: Adopted,
+        given_up: &impl Fn(RunId, &str) -> bool,
+    ) {
         let Adopted { lanes, resources, ended, companions } = adopted;
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
@@ -298,6 +320,10 @@ impl Runs {
             commands: command_receiver,
         };
         if let Err(refusal) = shared.begin_egress(&lanes).await {
+            if given_up(record.id, &refusal.message) {
+                resources.leave();
+                return;
+            }
             // Its task ends it.
             shared.run.fail(refusal.message).await;
         }

@@ -43,7 +43,7 @@ impl Heir {
     }
 
     /// Refuses. The successor ends, and has changed nothing.
-    pub fn refuse(self, why: &str) {
+    pub fn refuse(&self, why: &str) {
         let refused = || Message::Refused { why: why.to_owned() };
         let _ = self.channel.send(&refused(), &[]);
         if let Some(requester) = &self.requester {

@@ -13,3 +13,4 @@ pub use bounds::{Amounts, Bounds, Resource};
 pub use exceeded::Exceeded;
 pub use table::{Member, Tenant, Tenants};
 pub use tenancy::{Tenancy, TenantUse};
+pub use traffic::FORMAT;

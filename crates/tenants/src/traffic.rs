@@ -13,6 +13,8 @@ use timestamp::Timestamp;
 const MOST: usize = 4_096;
 /// Longest file, bytes.
 const LONGEST: u64 = 16 << 20;
+/// Version of the file. A daemon that cannot read the file refuses connections of bounded tenants for the rest of the day.
+pub const FORMAT: u32 = 1;
 /// Seconds of a day.
 const DAY: i64 = 86_400;
 

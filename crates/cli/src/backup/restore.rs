@@ -56,7 +56,7 @@ impl Restore {
             ]);
             talk.own(LEFT_BEHIND).own("\n");
             talk.own(
-                "revoke again what was revoked after the backup was made: tokens, permissions and consents\n",
+                "revoke again what was revoked after the backup was made: tokens, passkeys, permissions and consents\n",
             );
         })
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use runs::Runs;
 use runs::record::State;
 use take_over::{Door, Heir, Listeners, Terms};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::Ended;
 use super::parts::Parts;
+use super::serving::StopSignals;
 use crate::hand_over::formats;
 
 /// Time that calls and launches under way have to finish. A longer call ends as interrupted, and a launch is repeated by its request.
@@ -74,7 +74,8 @@ fn ends(parts: &Parts) -> impl Fn() -> Vec<String> + Send + 'static {
             ),
         ];
         let counted = counted.into_iter().filter(|(count, _)| *count > 0);
-        let always = "terminals, forwarded ports, uploads under way and sessions of MCP over HTTP, if any";
+        let always = "terminals, forwarded ports, uploads, backups and bundles under way, sessions of MCP over HTTP, and of the console \
+                      with a token or a certificate, if any";
         counted.map(|(count, what)| format!("{what}: {count} now")).chain([always.to_owned()]).collect()
     }
 }
@@ -87,8 +88,8 @@ pub(super) async fn drain(
     closing: &CancellationToken,
     listeners: &Listeners,
     parts: &Parts,
-) -> anyhow::Result<Ended> {
-    let mut terminate = signal(SignalKind::terminate())?;
+    stops: &mut StopSignals,
+) -> Ended {
     tracing::info!("another process takes over: no new connections");
     listeners.leave(true);
     closing.cancel();
@@ -100,13 +101,17 @@ pub(super) async fn drain(
     tokio::select! {
         _ = tokio::time::timeout(FINISH, finished) => {
             parts.life.on_stop.hand_over();
-            Ok(Ended::HandsOver(heir))
+            Ended::HandsOver(heir)
         }
-        _ = terminate.recv() => {
-            listeners.leave(false);
-            listeners.close();
-            heir.refuse("the daemon was told to stop");
-            Ok(Ended::Stopped)
-        }
+        () = stops.next() => refuse(&heir, listeners),
     }
+}
+
+/// Refuses the successor of a daemon that was told to stop.
+pub(super) fn refuse(heir: &Heir, listeners: &Listeners) -> Ended {
+    tracing::info!("the daemon was told to stop: no other process takes over");
+    listeners.leave(false);
+    listeners.close();
+    heir.refuse("the daemon was told to stop");
+    Ended::Stopped
 }

@@ -61,13 +61,17 @@ pub(crate) async fn run(
             reported.report();
         }
     });
-    let opened = Opened::open(config, prepared).await?;
+    let opened = Opened::open(config, prepared, beginning.policy.take()).await?;
     let recovered = Box::pin(opened.recover(|| beginning.may_lose_runs())).await?;
     let serving = recovered.serve(workers, file, (&log, &manager), &beginning.listeners).await?;
     let heirs = serving.open_to_heirs(file, &beginning.listeners);
+    let follows = beginning.follows();
     beginning.is_ready();
     // The service manager listens to the main process alone, which a successor is only now.
     serving.is_ready();
+    if follows {
+        serving.catch_up();
+    }
     let ended = serving.until_stopped(hangups, &beginning.listeners, heirs).await;
     log.report_all();
     ended

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use ::egress::{Outside, Program, Shared};
-use ::policy::InForce;
+use ::policy::{InForce, Policy};
 use admission::FairTurns;
 use anyhow::Context as _;
 use audit::{Event, Kind};
@@ -50,10 +50,20 @@ pub(super) struct Log {
 
 impl Opened {
     /// Checks the kernel and the engine, reads the policy, and opens the audit log and the store.
-    pub(super) async fn open(config: Config, prepared: Prepared) -> anyhow::Result<Self> {
+    ///
+    /// `kept` is a policy in place of that in the files.
+    pub(super) async fn open(
+        config: Config,
+        prepared: Prepared,
+        kept: Option<Policy>,
+    ) -> anyhow::Result<Self> {
         let Prepared { state, disk, programs } = prepared;
         startup::kernel(&config, programs.host_worker).await?;
-        let policy = InForce::new(startup::policy(&config)?);
+        let policy = match kept {
+            Some(policy) => policy,
+            None => startup::policy(&config)?,
+        };
+        let policy = InForce::new(policy);
         let (engine, host) = startup::engine(&config).await?;
         let directories = Directories { state: config.state_dir.clone() };
         let (offered, default_image) = startup::default_image(&engine, &config).await;

@@ -55,7 +55,7 @@ impl Opened {
     /// Takes over the runs, approvals, processes and calls that an earlier daemon left.
     ///
     /// If `may_lose_runs` returns false, a run that could not be reattached is an error.
-    pub(super) async fn recover(self, may_lose_runs: impl FnOnce() -> bool) -> anyhow::Result<Recovered> {
+    pub(super) async fn recover(self, may_lose_runs: impl Fn() -> bool) -> anyhow::Result<Recovered> {
         let audit = self.log.audit.clone();
         backup_service::continue_from_backup(&self.config.state_dir, &self.store, &audit).await?;
         let living = runs::stored::living(&self.store).map_err(broken_store)?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ::metrics::TokenInForce;
 use ::notices::Push;
+use ::policy::Policy;
 use ::traces::Exporter;
 use anomaly::Deliveries;
 use anyhow::Context as _;
@@ -37,6 +38,7 @@ use super::parts::Parts;
 use super::recovered::Recovered;
 use super::services::{services, tools};
 use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
+use crate::hand_over::keep_policy;
 use crate::policy::{Loader, Sources};
 use crate::readiness::Readiness;
 use crate::recovery::RecoveryCursor;
@@ -135,8 +137,9 @@ impl Recovered {
         let push = config.notices.push.clone().map(|push| Push::open(parts.store.clone(), push)).transpose();
         let push = push.map_err(|error| anyhow::anyhow!("push: {}", chain(&error)))?;
         let doors = bound.as_ref().map(|bound| bound.doors.clone());
-        let told = (parts.control.gateway.clone(), parts.control.approvals.clone(), tokens.clone());
-        notices::start(&config.notices, told, (push.clone(), doors.clone()), life)?;
+        let asked = (parts.control.gateway.clone(), parts.control.approvals.clone());
+        let told = (tokens.clone(), guard.clone());
+        notices::start(&config.notices, asked, told, (push.clone(), doors.clone()), life)?;
         let (linked, serving_certificates) = (tokens.clone(), certificates.clone());
         let services = services(
             (&calls, &parts),
@@ -188,6 +191,12 @@ impl Serving {
         self.manager.ready(&self.readiness.status());
     }
 
+    /// Takes the configuration and the policy of now, if the predecessor took reloads after this daemon had read its files.
+    pub(super) fn catch_up(&self) {
+        let reloader = self.reloader.clone();
+        tokio::spawn(async move { reloader.catch_up().await });
+    }
+
     /// Serves until a signal or a successor, and then stops the parts in order.
     ///
     /// `hangups` has the requests to reload since the start.
@@ -198,13 +207,17 @@ impl Serving {
         heirs: Heirs,
     ) -> anyhow::Result<Ended> {
         let Self { parts, reloader, manager, readiness, cursor, closing, server, .. } = self;
-        let ended = tokio::select! {
-            signalled = wait_for_signal(&reloader, hangups) => {
-                signalled?;
+        let mut stops = StopSignals::new()?;
+        let heir = tokio::select! {
+            () = wait_for_stop(&reloader, hangups, &mut stops) => None,
+            heir = heirs.next() => Some(heir),
+        };
+        let ended = match heir {
+            None => {
                 listeners.close();
                 Ended::Stopped
             }
-            heir = heirs.next() => hand_over::drain(heir, &closing, listeners, &parts).await?,
+            Some(heir) => hand_over::drain(heir, &closing, listeners, &parts, &mut stops).await,
         };
         // For the service manager a hand-over is no stop of the service.
         if matches!(ended, Ended::Stopped) {
@@ -218,6 +231,7 @@ impl Serving {
         let _ = tokio::time::timeout(GOODBYE, server).await;
         // No call depends on these tasks any longer. They are aborted, because a stop must not wait for a disk that fails.
         end(self.watches, self.deliveries.tasks()).await;
+        let policy = parts.control.gateway.policy();
         let patience = if parts.records.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
         drop((parts, reloader, readiness, cursor, self.deliveries));
         // Everything up to the record of the stop is on disk. The writer ends when the last of those clients has gone.
@@ -225,8 +239,15 @@ impl Serving {
         let _ = tokio::time::timeout(patience, joined).await;
         let _ = tokio::time::timeout(GOODBYE, async { tokio::join!(self.executions, self.hooks) }).await;
         tracing::info!("stopped");
+        if matches!(ended, Ended::HandsOver(_)) {
+            keep(self.state_dir, policy).await;
+        }
         drop(self.state);
-        Ok(ended)
+        Ok(match ended {
+            // Without this, another process would go on as the daemon that was told to stop.
+            Ended::HandsOver(heir) if stops.came().await => hand_over::refuse(&heir, listeners),
+            ended => ended,
+        })
     }
 }
 
@@ -365,6 +386,18 @@ async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &Task
     let _ = tokio::time::timeout(GOODBYE, anomalies.wait()).await;
 }
 
+/// Keeps the policy in force for the case that the successor fails. Gives up after [`GOODBYE`].
+async fn keep(state_dir: PathBuf, policy: Arc<Policy>) {
+    let kept = tokio::task::spawn_blocking(move || keep_policy(&state_dir, &policy));
+    let why = match tokio::time::timeout(GOODBYE, kept).await {
+        Ok(Ok(Ok(()))) => return,
+        Ok(Ok(Err(error))) => format!("{error:#}"),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "the disk does not answer".to_owned(),
+    };
+    tracing::error!(why, "the policy in force is not kept: if the successor fails, that of the files counts");
+}
+
 /// Stops the daemon within [`STOP`]. The next start cleans up anything that is left.
 async fn stop_in_time(parts: &Parts, cursor: &RecoveryCursor) {
     tracing::info!(runs = parts.life.on_stop.now().name(), "stopping: no new calls");
@@ -405,14 +438,37 @@ async fn stop(parts: &Parts, cursor: &RecoveryCursor) {
     let _ = parts.records.audit.checkpoint().await;
 }
 
+/// SIGTERM and SIGINT, which stop the daemon.
+pub(super) struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// Notes the signals from now on, also those that come while nothing waits for them.
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for one.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Returns true if one came that nothing waited for.
+    async fn came(&mut self) -> bool {
+        tokio::time::timeout(Duration::ZERO, self.next()).await.is_ok()
+    }
+}
+
 /// Waits for SIGTERM or SIGINT. On SIGHUP, also on one since the start, reloads configuration and policy.
-async fn wait_for_signal(reloader: &Arc<Reloader>, mut hangups: Signal) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+async fn wait_for_stop(reloader: &Arc<Reloader>, mut hangups: Signal, stops: &mut StopSignals) {
     loop {
         tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
+            () = stops.next() => return,
             _ = hangups.recv() => {
                 let reloader = reloader.clone();
                 // In a separate task: a reload waits for the audit log, and a stop must not wait for a reload.
@@ -422,5 +478,19 @@ async fn wait_for_signal(reloader: &Arc<Reloader>, mut hangups: Signal) -> anyho
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_to_stop_that_came_while_nothing_waited_is_not_lost() {
+        let mut stops = StopSignals::new().unwrap();
+        assert!(!stops.came().await);
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
+        tokio::time::timeout(Duration::from_secs(10), stops.next()).await.unwrap();
+        assert!(!stops.came().await);
     }
 }

@@ -18,7 +18,7 @@ const SEVERITIES: [(&str, Severity); 4] = [
 const MAX_WEBHOOKS: usize = 16;
 
 /// A webhook that receives alerts.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Webhook {
     /// Name of the webhook in alerts and logs.
     pub(crate) name: String,

@@ -19,6 +19,7 @@ impl Config {
     pub(crate) fn change_to(&self, file: Self) -> Change {
         let mut next = self.clone();
         let (before, wanted) = (self.shown(), file.shown());
+        let unshown = self.unshown_changes(&file);
         next.digest = file.digest;
         (next.access, next.certified) = (file.access, file.certified);
         next.webhooks = file.webhooks;
@@ -40,8 +41,24 @@ impl Config {
             *tls = file;
         }
         let after = next.shown();
-        let (applied, needs_restart) = (differing(&before, &after), differing(&after, &wanted));
+        let (mut applied, mut needs_restart) = (differing(&before, &after), differing(&after, &wanted));
+        let taken: Vec<&str> = self.unshown_changes(&next).collect();
+        for key in unshown {
+            add(if taken.contains(&key) { &mut applied } else { &mut needs_restart }, key);
+        }
         Change { next, applied, needs_restart }
+    }
+
+    /// Returns the keys of endpoints that differ. The path of an endpoint may be secret, so it is not in [`Config::shown`].
+    fn unshown_changes(&self, other: &Self) -> impl Iterator<Item = &'static str> + use<> {
+        let (own_hook, other_hook) = (&self.audit.hooks.webhook, &other.audit.hooks.webhook);
+        let changes = [
+            ("alerts.webhooks", self.webhooks != other.webhooks),
+            ("audit.checkpoint.webhook", own_hook != other_hook),
+            ("notices.webhooks", !self.notices.has_webhooks_of(&other.notices)),
+            ("traces", self.traces != other.traces),
+        ];
+        changes.into_iter().filter_map(|(key, differs)| differs.then_some(key))
     }
 }
 
@@ -51,6 +68,17 @@ fn differing(one: &Value, other: &Value) -> Vec<String> {
     compare("", one, other, &mut found);
     found.sort();
     found
+}
+
+/// Adds a key in order, unless it, a part of it or its section is there.
+fn add(keys: &mut Vec<String>, key: &str) {
+    let is_within = |one: &str, other: &str| {
+        one.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    if !keys.iter().any(|known| is_within(known, key) || is_within(key, known)) {
+        keys.push(key.to_owned());
+        keys.sort();
+    }
 }
 
 fn compare(key: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
@@ -200,6 +228,22 @@ mod tests {
             assert!(change.needs_restart.iter().all(|changed| changed.starts_with(key)), "{text}");
             assert!(!change.needs_restart.is_empty(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_change_of_a_path_that_is_not_shown_is_named() {
+        let traces =
+            |path: &str| parse(&format!("traces: {{ endpoint: 'http://127.0.0.1:4317/{path}' }}")).unwrap();
+        assert_eq!(differing(&traces("one").shown(), &traces("other").shown()), Vec::<String>::new());
+        let change = traces("one").change_to(traces("other"));
+        assert_eq!((change.applied.len(), change.needs_restart), (0, vec!["traces".to_owned()]));
+        let change = traces("one").change_to(traces("one"));
+        assert_eq!((change.applied.len(), change.needs_restart.len()), (0, 0));
+        let mut keys = vec!["alerts".to_owned(), "traces.sample".to_owned()];
+        for key in ["traces", "alerts.webhooks", "alert", "notices.webhooks"] {
+            add(&mut keys, key);
+        }
+        assert_eq!(keys, ["alert", "alerts", "notices.webhooks", "traces.sample"]);
     }
 
     #[test]

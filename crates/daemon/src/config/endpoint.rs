@@ -14,7 +14,7 @@ use super::{seconds, secret_file};
 pub(super) const KEYS: [&str; 6] = ["url", "secret_file", "timeout", "attempts", "first_retry", "allow_http"];
 
 /// An endpoint that messages are posted to. Its secret stays in its file until it is needed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     target: Target,
     /// File with the secret that signs messages.

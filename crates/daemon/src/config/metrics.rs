@@ -1,7 +1,7 @@
 //! Reads `metrics`: the listener from which Prometheus scrapes the daemon's metrics.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use document::Fields;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ impl Listen {
 
     /// Reads the token, if clients need one.
     pub(crate) fn token(&self) -> anyhow::Result<Option<String>> {
-        let token = self.token_file.as_deref().map(secret_file::read).transpose();
+        let token = self.token_file.as_deref().map(token).transpose();
         token.map_err(|message| anyhow::anyhow!("metrics.token_file: {message}"))
     }
 
@@ -46,7 +46,7 @@ impl Listen {
 pub(super) fn read(top: &Fields<'_>, tcp: Option<&Tcp>) -> Option<Listen> {
     let fields = top.get("metrics")?.fields(&["listen", "token_file"]);
     let token_file = fields.get("token_file").and_then(path);
-    if let Some(Err(message)) = token_file.as_deref().map(secret_file::read) {
+    if let Some(Err(message)) = token_file.as_deref().map(token) {
         fields.at("token_file").problem(message);
     }
     let address = match fields.get("listen") {
@@ -73,6 +73,12 @@ pub(super) fn read(top: &Fields<'_>, tcp: Option<&Tcp>) -> Option<Listen> {
         }
     }
     Some(listen)
+}
+
+/// Reads the token. A file without one is an error: it may be about to be written.
+fn token(file: &Path) -> Result<String, String> {
+    let token = secret_file::read(file)?;
+    if token.is_empty() { Err(format!("{} is empty", file.display())) } else { Ok(token) }
 }
 
 #[cfg(test)]
@@ -108,6 +114,9 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(keys(&text), ["metrics.token_file"]);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&file, " \n").unwrap();
+        assert_eq!(keys(&text), ["metrics.token_file"]);
+        fs::write(&file, "secret\n").unwrap();
         let config = parse(&text).unwrap();
         assert_eq!(config.metrics.as_ref().unwrap().token().unwrap().as_deref(), Some("secret"));
         assert!(!config.to_string().contains("secret\n"));

@@ -28,7 +28,7 @@ pub(crate) struct Notices {
 }
 
 /// A webhook that learns of approvals.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Webhook {
     name: String,
     to: To,
@@ -39,7 +39,7 @@ struct Webhook {
 }
 
 /// Receiver of a webhook.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum To {
     /// Gets signed messages.
     Signed(Endpoint),
@@ -52,6 +52,11 @@ impl Notices {
     pub(crate) fn open(&self) -> anyhow::Result<Vec<Hook>> {
         let hooks = self.webhooks.iter().map(Webhook::open).collect::<Result<_, _>>();
         hooks.map_err(|error| anyhow::anyhow!("notices.webhooks: {error}"))
+    }
+
+    /// Returns true if both have the same webhooks, also in the parts that are not shown.
+    pub(super) fn has_webhooks_of(&self, other: &Self) -> bool {
+        self.webhooks == other.webhooks
     }
 
     /// Adds the sections in the form of the configuration file.

@@ -17,7 +17,7 @@ const MAX_HEADERS: u64 = 16 * 1024;
 const PROTOCOLS: [(&str, Protocol); 2] = [("grpc", Protocol::Grpc), ("http", Protocol::Http)];
 
 /// The receiver of traces. Its headers stay in their file until they are needed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Export {
     target: Target,
     protocol: Protocol,

@@ -118,6 +118,19 @@ impl Reloader {
         reloaded
     }
 
+    /// Reloads if the files differ from what is in force: a successor has read them while its predecessor still took reloads.
+    pub(crate) async fn catch_up(&self) {
+        let (file, config) = (self.file.clone(), self.in_force().config);
+        let sources = self.loader.turn().await.clone();
+        let read = tokio::task::spawn_blocking(move || read(&file, &config, &sources)).await;
+        let is_in_force = matches!(&read, Ok(Ok((change, policy)))
+            if change.next.digest == self.in_force().digest() && policy.digest() == self.loader.digest());
+        if !is_in_force {
+            // The reloader logs the problems itself.
+            let _ = self.reload("take-over").await;
+        }
+    }
+
     async fn take(&self, sources: &mut Sources, principal: &str) -> Result<Reloaded, Refusal> {
         let (file, before, current) = (self.file.clone(), self.in_force(), sources.clone());
         let config = before.config.clone();

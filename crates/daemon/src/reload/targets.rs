@@ -77,7 +77,11 @@ impl Targets {
         let sender = if next.webhooks.is_empty() { None } else { Some(Sender::new()) };
         let sender = sender.transpose().map_err(|why| problems.push(format!("alerts.webhooks: {why}")));
         // Those that stay keep their keys, also while the issuer does not answer.
-        let issuers = if next.oidc == current.oidc { Ok(None) } else { issuers(next).await.map(Some) };
+        let issuers = if next.oidc == current.oidc {
+            Ok(None)
+        } else {
+            issuers(next, &self.guard.issuers()).await.map(Some)
+        };
         let issuers = issuers.map_err(|problem| problems.push(problem));
         let files = next.tcp.as_ref().and_then(|tcp| tcp.tls.clone());
         let certificates =
@@ -126,14 +130,14 @@ impl Targets {
     }
 }
 
-/// Opens the issuers, and fetches their keys for a limited time, so that no valid token is refused for want of them.
-async fn issuers(next: &Config) -> Result<(Arc<Issuers>, Option<Tls>), String> {
+/// Opens the issuers, and fetches the keys of new ones for a limited time, so that no valid token is refused for want of them.
+async fn issuers(next: &Config, current: &Issuers) -> Result<(Arc<Issuers>, Option<Tls>), String> {
     if next.oidc.is_empty() {
         return Ok((Arc::default(), None));
     }
-    let issuers =
-        Issuers::open(next.oidc.clone()).map_err(|(index, why)| format!("oidc[{index}].jwks: {why}"))?;
+    let issuers = Issuers::open_after(next.oidc.clone(), current);
+    let issuers = issuers.map_err(|(index, why)| format!("oidc[{index}].jwks: {why}"))?;
     let tls = Tls::new().map_err(|why| format!("oidc: {why}"))?;
-    let _ = tokio::time::timeout(FIRST_KEYS, issuers.look(&tls)).await;
+    let _ = tokio::time::timeout(FIRST_KEYS, issuers.fetch_missing(&tls)).await;
     Ok((Arc::new(issuers), Some(tls)))
 }

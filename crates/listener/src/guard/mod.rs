@@ -68,6 +68,11 @@ impl GuardLayer {
         *self.0.access.write() = access;
     }
 
+    /// Returns the roles that the user or the certificate with this name of a principal has now. `None` if the name is of neither.
+    pub fn roles_of(&self, name: &str) -> Option<Roles> {
+        self.0.access.read().roles_of(name)
+    }
+
     /// Returns the issuers whose tokens are accepted.
     pub fn issuers(&self) -> Arc<Issuers> {
         self.0.issuers.read().clone()
