@@ -39,12 +39,14 @@ fn record(event: Event) -> Record {
 
 /// Every kind, with everything and with nothing; calls in every status, verdict and operation; texts that are odd.
 fn events() -> Vec<Event> {
-    const KINDS: [Kind; 19] = [
+    const KINDS: [Kind; 25] = [
         Kind::DaemonStarted,
         Kind::LogRepaired,
         Kind::PolicyLoaded,
+        Kind::ConfigurationChanged,
         Kind::RunCreated,
         Kind::RunState,
+        Kind::RunRefused,
         Kind::CallIntent,
         Kind::CallReceipt,
         Kind::ApprovalDecided,
@@ -54,6 +56,10 @@ fn events() -> Vec<Event> {
         Kind::ImageBuilt,
         Kind::TokenCreated,
         Kind::TokenRevoked,
+        Kind::PasskeyRegistered,
+        Kind::PasskeyRemoved,
+        Kind::BackupCreated,
+        Kind::StateRestored,
         Kind::ConsoleSession,
         Kind::RecordingRead,
         Kind::WorkspaceChange,

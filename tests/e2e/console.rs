@@ -63,7 +63,7 @@ impl Browser {
     fn take_cookie(&mut self, answer: &Answer) {
         let set = answer.header("set-cookie").expect("it signs in");
         assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict"), "{set}");
-        self.cookie = set.split(';').next().unwrap().to_owned();
+        set.split(';').next().unwrap().clone_into(&mut self.cookie);
     }
 
     async fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
@@ -169,6 +169,10 @@ async fn a_request_is_approved_or_denied_in_the_console() {
     for part in ["<del>one", "<ins>two", &asked.digest, &asked.rule, "denied"] {
         assert!(page.body.contains(part), "{part} is not in {}", page.body);
     }
+    // Enter in a field presses the first button of its form.
+    let form = page.body.split("id=\"decide\"").nth(1).unwrap();
+    let (first, _) = form.split_once("<button ").unwrap().1.split_once('>').unwrap();
+    assert_eq!(first, "type=\"submit\" disabled hidden");
     let decided = browser.decide(&path, &page, "approve").await;
     assert_eq!((decided.status, decided.header("location")), (303, Some(path.as_str())), "{}", decided.body);
     waiting.await.unwrap().unwrap();
@@ -264,7 +268,10 @@ async fn text_of_an_agent_is_never_markup() {
 async fn requests_of_other_sites_are_refused() {
     let daemon = started().await;
     let browser = Browser::signed_in(&daemon).await;
-    let csrf = browser.get("/approvals").await.fields("csrf").remove(0);
+    let page = browser.get("/approvals").await;
+    // With `no-referrer`, browsers would send `null` as the origin of the console's own forms.
+    assert_eq!(page.header("referrer-policy"), Some("same-origin"));
+    let csrf = page.fields("csrf").remove(0);
     for host in ["evil.example.org", "127.0.0.1", &browser.address] {
         let answer = browser.send("GET", "/approvals", &format!("Host: {host}\r\n"), "").await;
         assert_eq!(answer.status, 421, "{host}");
@@ -283,6 +290,11 @@ async fn requests_of_other_sites_are_refused() {
     let linked = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
     let asked_again = stranger.send("GET", "/approvals/history", linked, "").await;
     assert!(asked_again.status == 200 && asked_again.body.contains("0;url=/approvals/history"));
+    // Of the same domain, so with the cookie.
+    let near = linked.replace("cross-site", "same-site");
+    let asked_again = browser.send("GET", "/runs", &near, "").await;
+    assert!(asked_again.body.contains("Continue to the console"), "{}", asked_again.body);
+    assert!(!asked_again.body.contains("Signed in as"), "{}", asked_again.body);
     assert_eq!(browser.get("/approvals").await.status, 200, "none of it has signed it out");
     assert_eq!(browser.post("/sign-out", &[("csrf", &csrf)]).await.status, 303);
     assert_eq!(browser.get("/approvals").await.header("location"), Some("/sign-in?to=%2Fapprovals"));

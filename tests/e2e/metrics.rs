@@ -182,7 +182,7 @@ async fn prometheus_scrapes_it_and_evaluates_the_alert_rules() {
             std::fs::read_to_string(directory.join("log")).unwrap()
         );
     };
-    assert_eq!(rules.matches("\"health\":\"ok\"").count(), 11, "{rules}");
+    assert_eq!(rules.matches("\"health\":\"ok\"").count(), 12, "{rules}");
     assert!(!rules.contains("\"health\":\"err\""), "{rules}");
     assert!(!rules.contains("CofferdamDown\",\"state\":\"firing"), "{rules}");
 }

@@ -139,7 +139,10 @@ async fn push_service(
                 let Ok(count) = stream.read(&mut piece).await else { break None };
                 sent.extend_from_slice(&piece[..count]);
                 let Some(end) = sent.windows(4).position(|part| part == b"\r\n\r\n") else {
-                    if count == 0 { break None } else { continue }
+                    if count == 0 {
+                        break None;
+                    }
+                    continue;
                 };
                 let head = String::from_utf8(sent[..end].to_vec()).unwrap();
                 let length = header(&head, "content-length").parse::<usize>().unwrap();
@@ -286,9 +289,16 @@ async fn a_phone_gets_an_encrypted_link_that_shows_one_approval_once() {
     assert!(head.starts_with("HTTP/1.1 303"), "{head}");
     assert_eq!(run.clients.approval(&asked.approval_id).await.decided_by, "token:phone");
 
-    // The subscription ends with the last token of its principal.
+    // The subscription and the session end with the last token of their principal.
     let mut tokens = v1::token_service_client::TokenServiceClient::new(daemon.connect().await.channel);
+    let (head, _) = http(&origin, console.port(), "GET", &path, &cookie, "").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     tokens.revoke_token(v1::RevokeTokenRequest { token_id: token.token_id }).await.unwrap();
+    let (head, _) = http(&origin, console.port(), "GET", &path, &cookie, "").await;
+    assert!(header(&head, "location").starts_with("/sign-in"), "{head}");
+    // A new token of the same name is not for the old phone.
+    let new = v1::Token { name: "phone".into(), roles: vec!["approver".into()], ..Default::default() };
+    daemon.token(new, None).await;
     let mut again = review(&daemon, "v").await;
     let waiting = again.asks(edit()).await;
     assert!(tokio::time::timeout(Duration::from_secs(12), pushed.recv()).await.is_err());

@@ -166,7 +166,7 @@ async fn consent_is_signed_with_a_passkey_and_proved_from_the_log_alone() {
     assert_eq!((made.algorithm.as_str(), &made.credential_id), ("ES256", &phone.id));
 
     let asked_to_sign = begin(&mut passkeys, id, "looks right").await.unwrap();
-    assert_eq!(asked_to_sign.credential_ids, [phone.id.clone()]);
+    assert_eq!(asked_to_sign.credential_ids, std::slice::from_ref(&phone.id));
     let proof = phone.sign(&asked_to_sign.challenge, 0x05);
     let decided = approve(&mut run, id, "looks right", Some(proof.clone())).await.unwrap();
     assert_eq!(decided.state(), State::Approved);

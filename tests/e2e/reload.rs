@@ -134,8 +134,8 @@ async fn a_bad_reload_changes_nothing_and_tells_every_problem() {
     // Both are right again: both come into force.
     replace(&daemon, &format!("{good}log: {{ level: debug }}\n"));
     fs::write(daemon.policy_dir().join("review.yaml"), review.replace("edit: ask", "edit: deny")).unwrap();
-    let taken = reload(&daemon).await.unwrap();
-    assert!(taken.policy_changed && taken.applied == ["log.level"], "{taken:?}");
+    let answer = reload(&daemon).await.unwrap();
+    assert!(answer.policy_changed && answer.applied == ["log.level"], "{answer:?}");
     assert_eq!(status(&daemon, &[]).await.log_level, "debug");
 }
 
@@ -171,8 +171,8 @@ async fn roles_and_the_token_for_metrics_change_without_a_restart() {
     let text = fs::read_to_string(daemon.config_path()).unwrap();
     replace(&daemon, &text.replace("roles: [auditor]", "roles: []"));
     fs::write(&token, "second-token").unwrap();
-    let taken = reload(&daemon).await.unwrap();
-    assert_eq!(taken.applied, ["access"]);
+    let answer = reload(&daemon).await.unwrap();
+    assert_eq!(answer.applied, ["access"]);
     // The same connection, with the rights of now.
     let refused = ci.audit.verify_log(v1::VerifyLogRequest {}).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
@@ -229,7 +229,7 @@ async fn reloads_at_the_same_time_take_turns() {
     }
     let last = reload(&daemon).await.unwrap();
     assert!(taken > 0 && last.configuration_digest == digest(&daemon));
-    // Each was recorded once, and began with what the one before it had taken.
+    // Each was recorded once, and began with what the one before it had answer.
     let events = daemon.connect().await.events("", "configuration_changed").await;
     assert_eq!(events.len(), taken + 1);
     let details: Vec<_> = events.iter().map(|event| record(event)["details"].clone()).collect();

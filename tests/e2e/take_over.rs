@@ -123,7 +123,7 @@ async fn twenty_take_overs_lose_no_call_and_no_process() {
     witness.is_unharmed(&daemon).await;
     // Each call took effect once, in order.
     let effects = witness.run.exec(&["cat", "/workspace/calls"]).await.stdout;
-    let expected: String = (1..=made).map(|number| format!("{number}\n")).collect();
+    let expected = (1..=made).map(|number| format!("{number}\n")).collect::<Vec<_>>().concat();
     assert_eq!(effects, expected);
     assert_eq!(witness.run.show().await.restarts, u32::try_from(TIMES).unwrap());
     daemon.stop().await;

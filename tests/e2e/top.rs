@@ -174,10 +174,10 @@ async fn runs_are_shown_paused_resumed_and_stopped_with_single_keys() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_is_given_only_after_all_of_it_was_on_the_screen() {
     let daemon = Daemon::start().await;
-    let before: String = (0..120).map(|line| format!("line {line}\n")).collect();
+    let before = (0..120).map(|line| format!("line {line}\n")).collect::<Vec<_>>().concat();
     let workspace = daemon.workspace("w", &[("a.txt", &before)]);
     let mut run = daemon.run("review", &workspace).await;
-    let after: String = (0..120).map(|line| format!("changed {line}\x1b[2J\u{202e}\n")).collect();
+    let after = (0..120).map(|line| format!("changed {line}\x1b[2J\u{202e}\n")).collect::<Vec<_>>().concat();
     let asked = run.asks(calls::write("a.txt", &after)).await;
     let mut terminal = Terminal::open(&daemon, &["top"], (24, 80));
     terminal.sees("approvals 1").await;

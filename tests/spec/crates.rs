@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 92] = [
+const ARROWS: [(&str, &str); 93] = [
     ("admission", ""),
     (
         "anomaly",
@@ -53,7 +53,7 @@ const ARROWS: [(&str, &str); 92] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage notices oidc operations passkeys policy port-forwarding processes redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage notices oidc operations passkeys policy port-forwarding process-memory processes redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
     ),
     ("daemon-control", "command-context presentation wire"),
     ("daemon-log", "text"),
@@ -107,6 +107,7 @@ const ARROWS: [(&str, &str); 92] = [
         "audit audit-service identity loopback-dial operations policy refusal runs timestamp wire",
     ),
     ("presentation", "certificates cofferdam-client doctor document text timestamp tryout wire"),
+    ("process-memory", ""),
     (
         "processes",
         "atomic-file audit audit-service executor gateway identity operations refusal runs seal store text timestamp wire worker-protocol",
@@ -155,7 +156,7 @@ const MOST: usize = 9_000;
 const MOST_OF_PROGRAM: usize = 12_600;
 
 /// Crates in the longest chain of arrows. Each crate of it waits for the next to be compiled.
-const LONGEST: usize = 10;
+const LONGEST: usize = 11;
 
 /// Crates that may have an arrow to `gateway`: a change of the policy engine compiles them again, and all above.
 const MOST_USERS_OF_GATEWAY: usize = 6;

@@ -99,6 +99,11 @@ export class Client implements AsyncDisposable {
   readonly bases: Service<typeof v1.BaseService>;
   readonly checkpoints: Service<typeof v1.CheckpointService>;
   readonly trash: Service<typeof v1.TrashService>;
+  readonly backups: Service<typeof v1.BackupService>;
+  readonly console: Service<typeof v1.ConsoleService>;
+  readonly daemon: Service<typeof v1.DaemonService>;
+  readonly passkeys: Service<typeof v1.PasskeyService>;
+  readonly push: Service<typeof v1.PushService>;
   readonly usage: Service<typeof v1.UsageService>;
   /** @internal */
   readonly transport: Transport;
@@ -141,6 +146,11 @@ export class Client implements AsyncDisposable {
     this.bases = service(v1.BaseService, this.transport);
     this.checkpoints = service(v1.CheckpointService, this.transport);
     this.trash = service(v1.TrashService, this.transport);
+    this.backups = service(v1.BackupService, this.transport);
+    this.console = service(v1.ConsoleService, this.transport);
+    this.daemon = service(v1.DaemonService, this.transport);
+    this.passkeys = service(v1.PasskeyService, this.transport);
+    this.push = service(v1.PushService, this.transport);
     this.usage = service(v1.UsageService, this.transport);
   }
 

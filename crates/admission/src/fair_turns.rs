@@ -196,7 +196,9 @@ mod tests {
                         if (thread + round) % 5 == 0 && woken.is_some() {
                             continue;
                         }
-                        woken.into_iter().for_each(|woken| woken.blocking_recv().unwrap());
+                        if let Some(woken) = woken {
+                            woken.blocking_recv().unwrap();
+                        }
                         assert!(running.fetch_add(1, Ordering::SeqCst) < 3);
                         running.fetch_sub(1, Ordering::SeqCst);
                         drop(turn);

@@ -20,7 +20,7 @@ use crate::time;
 /// again, and when it is empty. Without either, each line is a bound of a tenant: the amount in use, the largest amount, and
 /// the rest. Operators and auditors see all tenants, all others their own.
 #[derive(Args, Debug)]
-#[command(before_help = "Examples: coffer limits\n          coffer limits 3f2a9c01")]
+#[command(before_help = "Example: coffer limits\n         coffer limits 3f2a9c01")]
 pub(crate) struct Limits {
     /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN")]

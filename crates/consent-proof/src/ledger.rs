@@ -85,7 +85,7 @@ impl Ledger {
         let text = |key: &str| vote[key].as_str().unwrap_or_default();
         let proof = serde_json::from_value::<Proof>(recorded.clone());
         let checked = match &proof {
-            Ok(proof) => self.check(approval_id, vote, proof),
+            Ok(proof) => self.check(approval_id, details, proof),
             Err(_) => Err("the proof is malformed or was cut".to_owned()),
         };
         let passkey = proof.ok().and_then(|proof| self.passkeys.get(&proof.credential_id));
@@ -98,8 +98,9 @@ impl Ledger {
         })
     }
 
-    fn check(&mut self, approval_id: &str, vote: &Value, proof: &Proof) -> Result<(), String> {
+    fn check(&mut self, approval_id: &str, details: &Value, proof: &Proof) -> Result<(), String> {
         let says = |wrong: &str| Err(wrong.to_owned());
+        let vote = &details["vote"];
         let text = |key: &str| vote[key].as_str().unwrap_or_default();
         let statement = &proof.statement;
         proof.verify().map_err(|flaw| flaw.to_string())?;
@@ -111,6 +112,9 @@ impl Ledger {
         }
         if statement.principal != text("principal") || statement.decision != text("choice") {
             return says("the recorded decision is not the signed one");
+        }
+        if !details["remembered"].is_null() && statement.remember == "once" {
+            return says("the recorded consent covers more than the signed one");
         }
         // A secret in a comment is hidden in the record, and its digest is not.
         if statement.comment != digest(text("comment")) && !text("comment").contains("[redacted:") {

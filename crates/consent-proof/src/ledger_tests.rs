@@ -80,6 +80,7 @@ fn every_change_of_a_record_is_found() {
     assert!(flaw(|log| log.decided["vote"]["principal"] = "token:other".into()).contains("decision"));
     assert!(flaw(|log| log.decided["vote"]["choice"] = "deny".into()).contains("decision"));
     assert!(flaw(|log| log.decided["vote"]["comment"] = "never".into()).contains("comment"));
+    assert!(flaw(|log| log.decided["remembered"] = "0198a1b2".into()).contains("covers more"));
     assert!(flaw(|log| log.requested["digest"] = digest("another call").into()).contains("no request"));
     assert!(flaw(|log| log.registered["principal"] = "token:other".into()).contains("no registration"));
     assert!(

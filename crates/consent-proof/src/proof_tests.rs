@@ -50,9 +50,9 @@ fn each_field_of_the_statement_is_signed() {
         |it| it.nonce = "ac".repeat(32),
     ];
     for (nr, change) in changes.iter().enumerate() {
-        let mut changed = proof.clone();
-        change(&mut changed.statement);
-        assert_eq!(changed.verify(), Err(Flaw::Challenge), "field {nr}");
+        let mut other = proof.clone();
+        change(&mut other.statement);
+        assert_eq!(other.verify(), Err(Flaw::Challenge), "field {nr}");
     }
     // Bytes that move from one field to the next change the challenge as well.
     let mut shifted = statement();

@@ -85,9 +85,9 @@ pub(crate) fn start(
             async move { audit.record(event).await.map(drop).map_err(|error| Refusal::from(error).into()) },
         )
     };
-    let mut access = Access::new(api, present, record).linked(move |principal, run| {
+    let mut access = Access::new(api, present, record).linked(move |principal, run, made_at| {
         let tokens = tokens.clone();
-        Box::pin(async move { notices::identify(&tokens, &principal, &run).await })
+        Box::pin(async move { notices::identify(&tokens, &principal, &run, made_at).await })
     });
     if let Some(certificates) = certificates.filter(|_| is_remote) {
         access = access.tls(move |stream| -> Handshake {

@@ -37,7 +37,7 @@ use crate::hand_over::Beginning;
 /// The allocator. With the C library's, a fifth of a short call's time went into memory that one thread allocates and
 /// another frees.
 #[global_allocator]
-static ALLOCATOR: memory::Wiping = memory::Wiping;
+static ALLOCATOR: process_memory::Wiping = process_memory::Wiping;
 
 /// Time that blocked threads have to end after everything was flushed.
 const STRAGGLERS: Duration = Duration::from_secs(5);
@@ -74,7 +74,7 @@ fn hangups() -> anyhow::Result<Signal> {
 }
 
 fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
-    memory::small_pages();
+    process_memory::small_pages();
     if args.guard {
         return Ok(take_over::guard());
     }
@@ -105,8 +105,8 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
     }
     // Files that the daemon creates are private, unless it sets their mode.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    memory::allocator_options(|| startup::place_ahead(&config.state_dir));
-    memory::no_core_dumps();
+    process_memory::allocator_options(|| startup::place_ahead(&config.state_dir));
+    process_memory::no_core_dumps();
     let log = daemon_log::start(config.log_level.clone(), config.log_format);
     let mut beginning = Beginning::of(args, &config)?;
     let kept = hand_over::kept_config(&config.state_dir);
@@ -134,7 +134,7 @@ fn serve(
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .thread_keep_alive(IDLE)
-        .on_thread_park(memory::before_waiting)
+        .on_thread_park(process_memory::before_waiting)
         .enable_all()
         .build()?;
     // After `share`, because the service manager gets a thread.

@@ -1,85 +1,15 @@
-//! Keeps the daemon's memory small, and its secrets out of core dumps.
-//!
-//! [Decision 31](../../decisions/0031-what-an-idle-daemon-has-in-memory.md) has the measurements.
+//! Gives memory back to the kernel after runs have ended.
 
-mod sys;
-
-pub(crate) use sys::Wiping;
-
-use std::cell::Cell;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use process_memory::{before_waiting, begin_round};
 use runs::Runs;
-use rustix::process::{DumpableBehavior, Resource, Rlimit};
 use tokio_util::sync::CancellationToken;
-
-/// Options of mimalloc. It reads them when the program is loaded, and only from the environment. An operator's values
-/// stay.
-const ALLOCATOR: [(&str, &str); 2] = [
-    // KiB. The default is a gigabyte, and 2 MiB that describe it are in memory from the start.
-    ("MIMALLOC_ARENA_RESERVE", "65536"),
-    // Milliseconds until freed memory goes back to the kernel. It goes back only when something else is freed after
-    // that. With the default of a second, all memory that the start has freed stays, because an idle daemon frees
-    // nothing.
-    ("MIMALLOC_PURGE_DELAY", "10"),
-];
-
-/// Disables huge pages, here and in workers. A huge page is resident as a whole once one of its bytes is used, which
-/// more than doubled the daemon's memory.
-///
-/// It is no error if an old kernel cannot disable them.
-pub(crate) fn small_pages() {
-    let _ = rustix::thread::disable_transparent_huge_pages(true);
-}
-
-/// Prevents core dumps, because the daemon's memory holds the secrets of its runs.
-///
-/// The limit is for the programs that the daemon starts, because a new program can be dumped again. The kernel does not apply a limit of 0
-/// to dumps that go to a program (core(5)). A limit of 1 byte prevents these as well, and is too small for a file.
-pub(crate) fn no_core_dumps() {
-    let behavior = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    let limit = Rlimit { current: Some(1), maximum: Some(1) };
-    let limited = rustix::process::setrlimit(Resource::Core, limit);
-    if let Err(error) = behavior.and(limited) {
-        eprintln!("cofferd: a crash may leave a core dump with secrets in it: {error}");
-    }
-}
-
-/// Sets the options of the allocator unless they are set, and executes the program again so that they take effect.
-///
-/// It calls `before` first. The process and its arguments stay the same. If it fails, the daemon goes on and needs more
-/// memory.
-#[expect(clippy::disallowed_methods, reason = "this very program, in this very process")]
-pub(crate) fn allocator_options(before: impl FnOnce()) {
-    let missing = ALLOCATOR.iter().filter(|(name, _)| std::env::var_os(name).is_none());
-    let (Ok(program), Some(_)) = (std::env::current_exe(), missing.clone().next()) else { return };
-    before();
-    let mut arguments = std::env::args_os();
-    let mut again = Command::new(program);
-    if let Some(name) = arguments.next() {
-        again.arg0(name);
-    }
-    let error = again.args(arguments).envs(missing.copied()).exec();
-    eprintln!(
-        "cofferd: cannot restart itself with its memory settings and will use more memory than needed: {error}"
-    );
-}
 
 /// Time from the end of a run until its memory is given back. Other runs end meanwhile, and threads that blocked
 /// finish.
 const SETTLED: Duration = Duration::from_secs(3);
-
-/// Number of the current round of giving memory back.
-static ROUNDS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    /// Last round in which this thread took part.
-    static TOOK_PART: Cell<u64> = const { Cell::new(0) };
-}
 
 /// Gives memory back to the kernel after runs have ended, until the daemon stops.
 ///
@@ -93,7 +23,7 @@ pub(crate) async fn give_back(runs: Arc<Runs>, workers: usize, stop: Cancellatio
                 () = waited => {}
             }
         }
-        ROUNDS.fetch_add(1, Ordering::Relaxed);
+        begin_round();
         // Each thread has pages that only it can give back. A task wakes a thread that waits.
         for _ in 0..workers {
             tokio::spawn(async { before_waiting() });
@@ -103,14 +33,5 @@ pub(crate) async fn give_back(runs: Arc<Runs>, workers: usize, stop: Cancellatio
             Ok::<_, store::StoreError>(())
         });
         let _ = of_store.await;
-    }
-}
-
-/// Gives back the memory that this thread has freed, once in each round. Threads of the runtime call it before they
-/// wait.
-pub(crate) fn before_waiting() {
-    let round = ROUNDS.load(Ordering::Relaxed);
-    if TOOK_PART.replace(round) != round {
-        sys::collect();
     }
 }

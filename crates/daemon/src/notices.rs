@@ -39,7 +39,8 @@ pub(crate) fn start(
         tasks.spawn(hook.run(board.clone(), links.clone(), sender.clone(), stop.clone()));
     }
     if let Some(push) = push {
-        let may_review = Box::new(move |principal: &str| may_review(&tokens, &guard, principal));
+        let may_review =
+            Box::new(move |principal: &str, since: UnixMillis| may_review(&tokens, &guard, principal, since));
         let link = Box::new(move |principal: &str, (approval, run): (&str, &str)| {
             let is_linked = principal.starts_with("uid:") || principal.starts_with("token:");
             let made = doors
@@ -88,36 +89,44 @@ fn notice(approval: &Approval) -> Notice {
     }
 }
 
-/// Returns false for a principal that decides on nothing now: a user or a certificate without the role, or tokens that have all ended.
-fn may_review(tokens: &Tokens, guard: &GuardLayer, principal: &str) -> bool {
+/// Returns false for a principal that decides on nothing now.
+///
+/// That is a user or a certificate without the role, or the principal of tokens of which none that it had at `since` is in force.
+fn may_review(tokens: &Tokens, guard: &GuardLayer, principal: &str, since: UnixMillis) -> bool {
     if let Some(name) = principal.strip_prefix("token:") {
-        return !reviewing(tokens, name).is_empty();
+        return reviewing(tokens, name, since).is_some();
     }
     // The roles of an issuer's holders are in their tokens alone.
     guard.roles_of(principal).is_none_or(|roles| roles.has_any(&[Role::Approver, Role::Director]))
 }
 
-/// Returns the tokens of this name that decide on approvals of any run.
-fn reviewing(tokens: &Tokens, name: &str) -> Vec<ApiToken> {
-    let mut known = tokens.list(false);
-    known.retain(|token| {
+/// Returns the newest token of this name, of those at `since`, that decides on approvals of any run.
+///
+/// A token that was made later is for another device or person: the one before may have been stolen.
+fn reviewing(tokens: &Tokens, name: &str, since: UnixMillis) -> Option<ApiToken> {
+    tokens.list(false).into_iter().find(|token| {
         let is_wide = token.runs.is_empty() && token.profiles.is_empty();
-        token.name == name && is_wide && token.roles.has_any(&[Role::Approver, Role::Director])
-    });
-    known
+        let decides = token.roles.has_any(&[Role::Approver, Role::Director]);
+        token.name == name && token.created_at <= since && is_wide && decides
+    })
 }
 
-/// Returns the credential of a session that a link in a notice opens: it decides on approvals of one run.
+/// Returns the credential of a session that a link in a notice opens: it decides on approvals of one run. The link was made at `since`.
 ///
 /// The holder of a token gets another one of the same name, for this run and a quarter of an hour, on record. A principal with neither a
 /// user nor a token signs in.
-pub(crate) async fn identify(tokens: &Tokens, principal: &str, run: &str) -> Option<Identity> {
+pub(crate) async fn identify(
+    tokens: &Tokens,
+    principal: &str,
+    run: &str,
+    since: UnixMillis,
+) -> Option<Identity> {
     if let Some(uid) = principal.strip_prefix("uid:") {
         return Some(Identity::User { uid: uid.parse().ok()?, gid: NOBODY });
     }
     let name = principal.strip_prefix("token:")?;
     // As much as the newest token, and not from more networks.
-    let newest = reviewing(tokens, name).into_iter().next()?;
+    let newest = reviewing(tokens, name, since)?;
     let roles = [Role::Approver, Role::Director].into_iter().filter(|role| newest.roles.has(*role));
     let roles = roles.fold(Roles::none(), Roles::with);
     let (id, now) = (TokenId::new(), UnixMillis::now());
@@ -138,5 +147,10 @@ pub(crate) async fn identify(tokens: &Tokens, principal: &str, run: &str) -> Opt
         hash,
     };
     tokens.create(token).await.ok()?;
+    // The last one may have been revoked meanwhile, which ended only the tokens that were there.
+    if reviewing(tokens, name, since).is_none() {
+        tokens.revoke(id, principal).await.ok()?;
+        return None;
+    }
     Token::parse(&secret).map(Identity::Token)
 }

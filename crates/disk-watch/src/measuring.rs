@@ -41,10 +41,12 @@ pub(super) async fn left(watch: &DiskWatch) {
     }
 }
 
-/// Measures files to their end. Those that cannot be counted are recorded as none, so that they are not measured again.
+/// Measures files to their end. Of those that cannot be counted, it is recorded that there may be any number, so that they are not measured
+/// again.
 async fn all_of(paths: Vec<PathBuf>) -> Found {
     let all = Amount { bytes: u64::MAX, files: u64::MAX };
-    measured(paths, None, all, Unnamed::default()).await.unwrap_or_default()
+    let unknown = Found { is_more: true, ..Found::default() };
+    measured(paths, None, all, Unnamed::default()).await.unwrap_or(unknown)
 }
 
 /// Leaves out the workspace of another run, which is counted for that run.

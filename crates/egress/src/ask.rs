@@ -100,13 +100,15 @@ impl Session {
         self.turn_back(number, &why).await;
     }
 
-    /// Takes consent for a connection, unless the rules in force deny it, or want it looked at in another way.
+    /// Takes consent for a connection, unless the rules in force deny it, or want it looked at in another way, or its tenant has used up
+    /// the bytes of the day meanwhile.
     fn consented(self: &Arc<Self>, number: u64, approval_id: &str) -> bool {
         let rules = self.state.control.rules();
         let mut all = self.live.lock();
         let Some(live) = all.get_mut(&number).filter(|live| live.is_waiting()) else { return false };
         let verdict = rules.decide(&live.destination, live.port);
-        if verdict.decision == Decision::Deny || !live.was_looked_at_for(&verdict) {
+        let is_over = verdict.decision == Decision::Deny || self.state.exceeded().is_some();
+        if is_over || !live.was_looked_at_for(&verdict) {
             return false;
         }
         live.approval = Some(approval_id.to_owned());
@@ -118,7 +120,8 @@ impl Session {
     fn released(self: &Arc<Self>, number: u64, verdict: Verdict) -> bool {
         let mut all = self.live.lock();
         let Some(live) = all.get_mut(&number).filter(|live| live.is_waiting()) else { return false };
-        if verdict.decision != Decision::Allow || !live.was_looked_at_for(&verdict) {
+        let may_go = verdict.decision == Decision::Allow && self.state.exceeded().is_none();
+        if !may_go || !live.was_looked_at_for(&verdict) {
             return false;
         }
         self.go_on(number, live, verdict);

@@ -137,10 +137,9 @@ impl State {
         let is_companion = companion.is_some();
         let verdict = companion.unwrap_or_else(|| rules.decide(&begun.destination, begun.port));
         let is_open = verdict.decision != Decision::Deny;
-        let tenancy = &self.outside.shared().tenancy;
         if is_open
             && !is_companion
-            && let Err(exceeded) = tenancy.connection(&self.own.who.principal)
+            && let Some(exceeded) = self.exceeded()
         {
             return Verdict {
                 decision: Decision::Deny,
@@ -180,6 +179,11 @@ impl State {
             };
         }
         verdict
+    }
+
+    /// Returns the bound of the run's tenant that refuses a further connection out of the host.
+    pub(crate) fn exceeded(&self) -> Option<Exceeded> {
+        self.outside.shared().tenancy.connection(&self.own.who.principal).err()
     }
 
     /// Notes that the process gets a secret.
@@ -267,8 +271,9 @@ mod tests {
     use audit::Kind;
     use wire::worker::v1::from_egress::Body as From;
     use wire::worker::v1::to_egress::Body as To;
-    use wire::worker::v1::{ConnectionOpened, ResolveName};
+    use wire::worker::v1::{ConnectionOpened, ConnectionReady, ResolveName};
 
+    use crate::Answer;
     use crate::testing::Played;
 
     const RULES: &str = r#"{"rules":[{"host":"api.example.org","ports":[443],"decision":"allow"}]}"#;
@@ -300,5 +305,17 @@ mod tests {
             "{why}"
         );
         assert!(matches!(open(&mut played, 4, "db", 5432).await, To::Dial(_)));
+    }
+
+    #[tokio::test]
+    async fn consent_that_comes_after_the_bytes_of_the_day_opens_no_connection() {
+        let mut played = Played::new(&RULES.replace("\"allow\"", "\"ask\""));
+        let approved = Answer::Approved { approval_id: "a".to_owned() };
+        played.daemon.reviewers.lock().1 = Some(approved);
+        assert!(matches!(open(&mut played, 2, "api.example.org", 443).await, To::Inspect(_)));
+        // Another connection of the tenant ends while this one waits.
+        played.state.moved(1 << 20, false);
+        played.say(2, From::Connection(ConnectionReady::default())).await;
+        assert!(matches!(played.hear().await, To::End(_)));
     }
 }

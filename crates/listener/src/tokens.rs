@@ -107,11 +107,21 @@ impl Tokens {
     }
 
     /// Ends a token and the streams that it opened. It is no error if the token has ended already.
+    ///
+    /// The tokens that the daemon made for its holder, for sessions that links in notices opened, end with it.
     pub async fn revoke(&self, id: TokenId, by: &str) -> Result<ApiToken, Refusal> {
         let _changing = self.changing.lock().await;
         let held = self.get(id).ok_or_else(|| {
             Refusal::new(Reason::NotFound, "there is no such token").with("resource", "token")
         })?;
+        let revoked = self.end(&held, by).await;
+        for made in self.made_with(&held.token) {
+            self.end(&made, by).await?;
+        }
+        revoked
+    }
+
+    async fn end(&self, held: &Held, by: &str) -> Result<ApiToken, Refusal> {
         let mut token = held.token.clone();
         if token.ended.is_none() {
             token.ended = Some(ApiTokenEnded { by: by.to_owned(), at: UnixMillis::now() });
@@ -121,6 +131,15 @@ impl Tokens {
         }
         self.keep(&token).await?;
         Ok(token)
+    }
+
+    /// Returns the tokens in force that the daemon made for the holder of a token. No client can make one with a token.
+    fn made_with(&self, token: &ApiToken) -> Vec<Arc<Held>> {
+        let (holder, now) = (token.principal(None).name, UnixMillis::now());
+        let is_made = |held: &Arc<Held>| {
+            held.token.id != token.id && held.token.created_by == holder && held.token.is_in_force(now)
+        };
+        self.all().into_iter().filter(is_made).collect()
     }
 
     /// Returns all tokens, newest first. Ended ones are included only on request.

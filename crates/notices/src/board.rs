@@ -8,6 +8,8 @@ use tokio::sync::watch;
 
 /// Ends that are kept for receivers that know the approval. Older ones are sent as `OVER`.
 const MAX_ENDS: usize = 1_000;
+/// Most characters of a preview in a message.
+pub(crate) const MAX_PREVIEW: usize = 1_000;
 
 /// An approval that waits, as far as it may leave the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +25,18 @@ pub struct Notice {
     pub expires_at: UnixMillis,
     /// The preview for reviewers. It leaves the host only where the configuration says so.
     pub preview: String,
+}
+
+impl Notice {
+    /// Drops the part of the preview that no message has. Each receiver copies all that waits, and a preview may have 1 MiB.
+    fn cut(mut self) -> Self {
+        // One character more shows that it was cut.
+        if let Some((end, _)) = self.preview.char_indices().nth(MAX_PREVIEW + 1) {
+            self.preview.truncate(end);
+            self.preview.shrink_to_fit();
+        }
+        self
+    }
 }
 
 /// The approvals as receivers learn of them.
@@ -48,7 +62,7 @@ impl Default for Board {
 impl Board {
     /// Notes that an approval waits.
     pub fn waits(&self, notice: Notice) {
-        self.state.lock().waiting.insert(notice.approval_id.clone(), notice);
+        self.state.lock().waiting.insert(notice.approval_id.clone(), notice.cut());
         self.changed.send_replace(());
     }
 
@@ -70,7 +84,7 @@ impl Board {
     /// Replaces all that waits, after changes were missed.
     pub fn replace(&self, waiting: impl IntoIterator<Item = Notice>) {
         self.state.lock().waiting =
-            waiting.into_iter().map(|notice| (notice.approval_id.clone(), notice)).collect();
+            waiting.into_iter().map(|notice| (notice.approval_id.clone(), notice.cut())).collect();
         self.changed.send_replace(());
     }
 
@@ -86,5 +100,30 @@ impl Board {
     pub(crate) fn end_of(&self, approval_id: &str) -> &'static str {
         let board = self.state.lock();
         board.ends.iter().rev().find(|(id, _)| id == approval_id).map_or("OVER", |(_, state)| state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preview_is_kept_as_far_as_messages_have_it() {
+        let notice = |id: &str, preview: String| Notice {
+            approval_id: id.into(),
+            run_id: "r".into(),
+            operation: "write".into(),
+            profile: "review".into(),
+            risk: "medium",
+            requested_by: "uid:1".into(),
+            expires_at: UnixMillis(0),
+            preview,
+        };
+        let board = Board::default();
+        board.replace([notice("a", "\u{e4}".repeat(1 << 20))]);
+        board.waits(notice("b", "\u{e4}".repeat(1 << 20)));
+        board.waits(notice("c", "\u{e4}".repeat(MAX_PREVIEW)));
+        let kept: Vec<usize> = board.waiting().iter().map(|notice| notice.preview.chars().count()).collect();
+        assert_eq!(kept, [MAX_PREVIEW + 1, MAX_PREVIEW + 1, MAX_PREVIEW]);
     }
 }

@@ -6,12 +6,10 @@ use serde_json::{Value, json};
 use text::{Shape, excerpt_of};
 use timestamp::UnixMillis;
 
-use crate::board::Notice;
+use crate::board::{MAX_PREVIEW, Notice};
 
 /// Most approvals of one message that are listed. The rest is counted.
 const MAX_LISTED: usize = 20;
-/// Most characters of a preview.
-const MAX_PREVIEW: usize = 1_000;
 /// Most of the listed approvals whose previews are shown in a chat.
 const MAX_PREVIEWS: usize = 5;
 

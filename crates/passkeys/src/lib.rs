@@ -81,7 +81,12 @@ impl Passkeys {
         let _changing = self.changing.lock().await;
         let id = hex::encode(credential_id);
         let passkey = self.known.read().get(&id).cloned().ok_or_else(no_such_passkey)?;
-        self.record(Kind::PasskeyRemoved, &passkey, by).await?;
+        // A daemon that is killed after the record must not take the passkey up again. A store that fails does not stop its end.
+        let _ = self.keep(&Passkey { ended: true, ..passkey.clone() }).await;
+        if let Err(refusal) = self.record(Kind::PasskeyRemoved, &passkey, by).await {
+            let _ = self.keep(&passkey).await;
+            return Err(refusal);
+        }
         // It ends at once, also if the store fails. The answer then reports the error, and another request tries again.
         self.known.write().remove(&id);
         let removed = self.store.with(move |store| store.delete_passkey(&id)).await;

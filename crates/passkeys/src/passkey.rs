@@ -19,7 +19,7 @@ pub struct Passkey {
     pub used_at: Option<UnixMillis>,
     /// Counter of the authenticator at its last signature; 0 if it has none.
     pub sign_count: u32,
-    /// True if its removal is on record and could not be stored. It signs nothing.
+    /// True if its removal has begun and could not be completed. It signs nothing.
     #[serde(default)]
     pub ended: bool,
 }

@@ -10,7 +10,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use sha2::{Digest as _, Sha256};
 use store::{OutcomeBounds, Store};
 
-use super::{Answer, Draft, Passkeys};
+use super::{Answer, Draft, Passkey, Passkeys};
 
 const ORIGIN: &str = "https://console.example.org";
 const HOST: &str = "console.example.org";
@@ -103,10 +103,10 @@ async fn a_decision_is_signed_by_a_passkey_of_its_principal_and_each_part_of_it_
     ];
     for change in changes {
         let asked = passkeys.begin_consent("uid:1", &draft()).unwrap();
-        let (mut changed, signed) = (draft(), one.sign(&asked.challenge));
-        change(&mut changed);
-        let refused = passkeys.verify_consent("uid:1", &changed, &signed).await.unwrap_err();
-        assert_eq!(refused.reason, Reason::PermissionDenied, "{changed:?}");
+        let (mut other, signed) = (draft(), one.sign(&asked.challenge));
+        change(&mut other);
+        let refused = passkeys.verify_consent("uid:1", &other, &signed).await.unwrap_err();
+        assert_eq!(refused.reason, Reason::PermissionDenied, "{other:?}");
     }
 }
 
@@ -134,6 +134,20 @@ async fn passkeys_outlive_the_daemon_with_their_counters_and_a_copy_is_refused()
     one.count.store(10, Ordering::Relaxed);
     let asked = passkeys.begin_consent("uid:1", &draft()).unwrap();
     passkeys.verify_consent("uid:1", &draft(), &one.sign(&asked.challenge)).await.unwrap();
+
+    // A daemon that is killed in the middle of a removal leaves it like this.
+    let known = passkeys.list(Some("uid:1")).remove(0);
+    passkeys.keep(&Passkey { ended: true, ..known }).await.unwrap();
+    drop(passkeys);
+    let store = Store::open(&place.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
+    let (audit, ..) =
+        AuditLog::open(&place.path().join("audit3"), audit_service::Settings::default()).unwrap();
+    let party = RelyingParty { id: HOST.into(), origin: ORIGIN.into() };
+    let passkeys = Passkeys::open(store, Arc::new(audit), Some(party)).unwrap();
+    let refused = passkeys.begin_consent("uid:1", &draft()).unwrap_err();
+    assert_eq!(refused.reason, Reason::PreconditionFailed);
+    passkeys.remove(b"one", "uid:0").await.unwrap();
+    assert!(passkeys.list(None).is_empty());
 }
 
 #[tokio::test]

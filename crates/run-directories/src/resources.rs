@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
 
+use std::mem::take;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,6 +105,48 @@ impl RunResources {
         for path in beside.chain(self.made.drain(..)) {
             remove_tree(path).await;
         }
+    }
+}
+
+/// Resources of a run that stay as they are when this value is dropped. The next daemon goes on with them, or removes them.
+///
+/// A start that fails, a look that is given up, and a runtime that ends drop all that they have. A mount point by itself is unmounted then,
+/// and no daemon could go on with its run.
+pub struct Held(RunResources);
+
+impl Held {
+    pub fn new(resources: RunResources) -> Self {
+        Self(resources)
+    }
+
+    /// Returns the resources, for a caller that removes or leaves them.
+    pub fn into_inner(mut self) -> RunResources {
+        take(&mut self.0)
+    }
+
+    /// Leaves everything as it is, for the next daemon.
+    pub fn leave(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        take(&mut self.0).leave();
+    }
+}
+
+impl Deref for Held {
+    type Target = RunResources;
+
+    fn deref(&self) -> &RunResources {
+        &self.0
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut RunResources {
+        &mut self.0
     }
 }
 

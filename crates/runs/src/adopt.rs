@@ -8,7 +8,6 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem::ManuallyDrop;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +35,7 @@ use crate::way_out::{Outward, narrowed};
 use crate::{placeholders, restored, variables};
 use run_directories::linked::InPlace;
 use run_directories::mounting::{Opened, Shown, are_restricted, arrived, bind};
-use run_directories::resources::RunResources;
+use run_directories::resources::{Held, RunResources};
 use run_directories::{linked, workspace};
 
 /// Time in which each command of the previous daemon has to end.
@@ -45,7 +44,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// A run that takes calls again.
 pub(crate) struct Adopted {
     pub(crate) lanes: Arc<Lanes>,
-    pub(crate) resources: RunResources,
+    pub(crate) resources: Held,
     pub(crate) ended: LeftoversEnded,
     pub(crate) companions: Companions,
 }
@@ -140,7 +139,7 @@ impl Launcher {
         let found = block_in_place(|| self.found(record, started, fingerprint))?;
         let directories = found.shown(wanted.workspace_access);
         // A mismatch leaves the mounts to the caller, or to the daemon that goes on with the run.
-        let mut resources = ManuallyDrop::new(self.held(record, &container, &directories, fingerprint)?);
+        let mut resources = self.held(record, &container, &directories, fingerprint)?;
 
         let inspection = self.inspected(&run, &container).await?;
         let first = alive(&inspection, fingerprint)?;
@@ -205,12 +204,11 @@ impl Launcher {
         for companion in &record.companions {
             let again = self.companion_again(hardening, &fingerprint.guest, companion).await;
             let (live, held) = again.map_err(|why| format!("its companion {}: {why}", companion.name))?;
-            resources.beside.push(held);
+            resources.beside.push(held.into_inner());
             beside.push(live);
         }
         let host_worker = host_worker_again(&run, &found).await?;
         let lanes = Arc::new(Lanes::new(guest, host_worker));
-        let resources = ManuallyDrop::into_inner(resources);
         Ok(Adopted { lanes, resources, ended, companions: Companions::new(beside) })
     }
 
@@ -226,19 +224,18 @@ impl Launcher {
         container: &ContainerId,
         directories: &[Shown<'_>],
         fingerprint: &LaunchFingerprint,
-    ) -> Result<RunResources, Mismatch> {
+    ) -> Result<Held, Mismatch> {
         let parent = self.slots_of(record, fingerprint);
         let run = record.id.to_string();
+        let mut held = Held::new(RunResources {
+            container: Some(container.clone()),
+            slot_directory: Some(parent.clone()),
+            ..RunResources::default()
+        });
         block_in_place(|| {
-            let slots = slots(&parent, directories, fingerprint.warm.is_some())?;
-            let root = fingerprint.root.map(|was| self.reattach_root(&parent, &run, was)).transpose()?;
-            Ok(RunResources {
-                container: Some(container.clone()),
-                slot_directory: Some(parent.clone()),
-                slots,
-                root,
-                ..RunResources::default()
-            })
+            find_slots(&parent, directories, fingerprint.warm.is_some(), &mut held)?;
+            held.root = fingerprint.root.map(|was| self.reattach_root(&parent, &run, was)).transpose()?;
+            Ok(held)
         })
     }
 
@@ -389,8 +386,12 @@ async fn host_worker_again(run: &str, found: &Opened) -> Result<HostWorkerLane, 
 }
 
 /// Finds the slots that the previous daemon made, and checks that each has its directory mounted.
-fn slots(parent: &Path, directories: &[Shown<'_>], is_warm: bool) -> Result<Vec<MountSlot>, Mismatch> {
-    let mut slots = Vec::new();
+fn find_slots(
+    parent: &Path,
+    directories: &[Shown<'_>],
+    is_warm: bool,
+    held: &mut RunResources,
+) -> Result<(), Mismatch> {
     for shown in directories {
         let alias = shown.name;
         let slot = if is_warm {
@@ -400,18 +401,22 @@ fn slots(parent: &Path, directories: &[Shown<'_>], is_warm: bool) -> Result<Vec<
         };
         let slot = slot.map_err(|error| chain(&error))?;
         let slot = slot.ok_or_else(|| format!("the directory of {alias} is no longer mounted"))?;
-        let there = workspace::open_own(slot.path()).map_err(|error| error.to_string())?;
+        let path = slot.path().to_owned();
+        // It stays mounted if anything else is wrong.
+        held.slots.push(slot);
+        let there = workspace::open_own(&path).map_err(|error| error.to_string())?;
         let place = |handle: &std::os::fd::OwnedFd| Place::of(handle).map_err(|error| chain(&error));
         if !place(&there.handle)?.is(place(&shown.directory.handle)?) {
             return Err(format!("something else is mounted for {alias}"));
         }
-        if is_warm && pool::goes_with_another(shown) {
+        if is_warm
+            && pool::goes_with_another(shown)
+            && let Some(slot) = held.slots.pop()
+        {
             slot.leave();
-        } else {
-            slots.push(slot);
         }
     }
-    Ok(slots)
+    Ok(())
 }
 
 fn same(directory: Directory, was: Place, what: &str) -> Result<Directory, Mismatch> {

@@ -24,7 +24,7 @@ use crate::launch::{Launched, Wanted};
 use crate::run::Command;
 use crate::shared::Shared;
 use ::leftovers::remove_tree;
-use run_directories::resources::{RunResources, remove_container};
+use run_directories::resources::{Held, RunResources, remove_container};
 
 /// Reason that a run ends.
 enum End {
@@ -66,6 +66,8 @@ pub(crate) async fn own(
             return;
         }
     };
+    // A daemon that ends before it has left the run drops this task.
+    let resources = Held::new(resources);
     *shared.lanes.write() = Some(lanes.clone());
     shared.enter(State::Ready, None).await;
     // The client may be gone. The run is READY nevertheless.
@@ -75,14 +77,14 @@ pub(crate) async fn own(
     // The time that the launch took does not count as idle.
     shared.run.touch();
     let end = shared.live(&lanes, Duration::ZERO).await;
-    shared.finish(end, &lanes, resources).await;
+    shared.finish(end, &lanes, resources.into_inner()).await;
 }
 
 /// Owns a run that a previous daemon launched, and that takes calls already.
-pub(crate) async fn go_on(mut shared: Shared, lanes: Arc<Lanes>, resources: RunResources) {
+pub(crate) async fn go_on(mut shared: Shared, lanes: Arc<Lanes>, resources: Held) {
     let age = shared.record.borrow().ready_at.map_or(Duration::ZERO, Timestamp::elapsed);
     let end = shared.live(&lanes, age).await;
-    shared.finish(end, &lanes, resources).await;
+    shared.finish(end, &lanes, resources.into_inner()).await;
 }
 
 /// Returns true if a launch failed because of the request, before the run had any effect. Otherwise the host failed, and the run stays

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::tenants::{Amounts, Exceeded};
+use disk_quotas::Found;
 use identity::RunId;
 use operations::Reason;
 use refusal::Refusal;
@@ -29,14 +30,18 @@ impl Runs {
     ///
     /// Not to be called under a lock of the runs.
     pub(crate) fn left_by_principal(&self) -> Used {
-        let left: Vec<_> =
-            self.launcher.projects.left().iter().map(|(id, found)| (*id, found.amount)).collect();
+        let one =
+            |(id, found): (&RunId, &Found)| (*id, found.amount.bytes, found.is_more || found.is_too_deep);
+        // The lock ends with this line.
+        let left: Vec<_> = self.launcher.projects.left().iter().map(one).collect();
         let mut used = Used::new();
-        for (id, amount) in left {
-            let ended = self.ended().get(&id).map(|record| record.spec.principal.clone());
-            let principal = ended.or_else(|| self.kept().get(&id).map(|kept| kept.principal.clone()));
-            if let Some(principal) = principal {
-                let disk_mib = amount.bytes.div_ceil(MIB);
+        for (id, bytes, is_part) in left {
+            let ended = self.ended().get(&id).map(|record| {
+                (record.spec.principal.clone(), left_mib(bytes, is_part, record.spec.limits.disk().bytes))
+            });
+            let kept =
+                || self.kept().get(&id).map(|kept| (kept.principal.clone(), left_mib(bytes, is_part, 0)));
+            if let Some((principal, disk_mib)) = ended.or_else(kept) {
                 add(&mut used, &principal, Amounts { disk_mib, ..Amounts::default() });
             }
         }
@@ -56,6 +61,14 @@ impl Runs {
         let checked = self.launcher.tenancy().check(&record.spec.principal, amounts(record), used);
         checked.map_err(|exceeded| refused(&exceeded))
     }
+}
+
+/// Returns the disk space of a run that has ended. A measure that found a part of it says less than is there, so the quota counts.
+///
+/// An agent chooses how deep its directories are, and so how much of them is found.
+fn left_mib(bytes: u64, is_part: bool, quota: u64) -> u64 {
+    let bytes = if is_part { bytes.max(quota) } else { bytes };
+    bytes.div_ceil(MIB)
 }
 
 fn with_living(mut used: Used, living: &BTreeMap<RunId, Arc<Run>>) -> Used {
@@ -104,6 +117,13 @@ mod tests {
     use crate::record::{Companion, CompanionState};
 
     #[test]
+    fn files_that_were_not_found_whole_count_as_the_quota() {
+        assert_eq!(left_mib(3 << 20, false, 9 << 20), 3);
+        assert_eq!(left_mib(3 << 20, true, 9 << 20), 9);
+        assert_eq!(left_mib((9 << 20) + 1, true, 9 << 20), 10);
+    }
+
+    #[test]
     fn a_run_counts_with_its_companions() {
         let mut record = crate::testing::record();
         record.spec.limits.memory_bytes = (100 << 20) + 1;
@@ -112,7 +132,7 @@ mod tests {
         let companion = |memory_mib| Companion {
             name: "db".to_owned(),
             image: String::new(),
-            ports: Vec::new(),
+            ports: std::collections::BTreeSet::new(),
             memory_mib,
             state: CompanionState::Starting,
             launched: None,

@@ -204,7 +204,7 @@ mod tests {
         let long = Message::Refused { why: "x".repeat(MESSAGE) };
         assert!(matches!(one.send(&long, &[]), Err(ChannelError::Io(_))));
         let file = File::open("/dev/null").unwrap();
-        assert!(one.send(&Message::Released, &vec![file.as_fd(); DESCRIPTORS + 1]).is_err());
+        assert!(one.send(&Message::Released, &[file.as_fd(); DESCRIPTORS + 1]).is_err());
     }
 
     #[test]

@@ -53,10 +53,12 @@ fn day(now: Timestamp) -> i64 {
 }
 
 impl State {
-    /// Begins a new day, if it is one. A clock that is set back begins none.
+    /// Begins a new day, if it is one. A clock that is set back by a day begins none.
+    ///
+    /// A count that is further ahead is of a clock that was wrong. It would be in force until that day.
     fn turn(&mut self, now: Timestamp) {
         let today = day(now);
-        if today > self.counts.day {
+        if today > self.counts.day || self.counts.day > today.saturating_add(1) {
             self.counts = Counts { day: today, ..Counts::default() };
             self.is_changed = true;
         }
@@ -180,6 +182,11 @@ mod tests {
         // A clock that is set back brings nothing back, and gives nothing anew.
         traffic.add("a", 7, later);
         assert_eq!(traffic.of(|_| true, noon), Some(7));
+        // A clock that was wrong by years does not keep its counts in force for years.
+        traffic.add("a", 8, at("2099-03-02T00:00:00Z"));
+        traffic.write().unwrap();
+        assert_eq!(Traffic::open(&path, noon).of(|_| true, noon), Some(0));
+        assert_eq!(traffic.of(|_| true, noon), Some(0));
     }
 
     #[test]

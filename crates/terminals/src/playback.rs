@@ -32,6 +32,8 @@ const PART: usize = 64 * 1024;
 const AHEAD: usize = 16;
 /// Time in which a client has to take an event.
 const UNREAD: Duration = Duration::from_secs(120);
+/// Time in which a client has to take the last message when the daemon stops.
+const LAST: Duration = Duration::from_secs(1);
 
 type Response = Result<ReadRecordingResponse, Status>;
 
@@ -86,11 +88,19 @@ impl Terminals {
         self.tasks.spawn(async move {
             let late = stop.run_until_cancelled(send(playback, &events)).await;
             drop(slot);
-            if let Some(Err(Late)) = late {
-                let message = format!("the client has read nothing for {UNREAD:?}: read the recording again");
-                let refused = Refusal::new(Reason::Overloaded, message).into();
-                // Waits for the client, without a slot.
-                let _ = stop.run_until_cancelled(events.send(Err(refused))).await;
+            match late {
+                Some(Ok(())) => {}
+                Some(Err(Late)) => {
+                    let message =
+                        format!("the client has read nothing for {UNREAD:?}: read the recording again");
+                    let refused = Refusal::new(Reason::Overloaded, message).into();
+                    // Waits for the client, without a slot.
+                    let _ = stop.run_until_cancelled(events.send(Err(refused))).await;
+                }
+                // Without it the client would take this for the end of the recording.
+                None => {
+                    let _ = timeout(LAST, events.send(Err(stopping().into()))).await;
+                }
             }
         });
         Ok(played)
@@ -124,7 +134,8 @@ async fn send(mut playback: Playback, to: &mpsc::Sender<Response>) -> Result<(),
         (playback, moments) = match next.await {
             Ok(next) => next,
             Err(error) => {
-                tracing::error!(%error, "the reader of a recording is gone");
+                let refused = Refusal::internal("reading the recording", &error).into();
+                let _ = timeout(UNREAD, to.send(Err(refused))).await;
                 return Ok(());
             }
         };

@@ -88,7 +88,7 @@ pub(crate) async fn collect(client: &Client) -> Result<Board, Failure> {
         pool: part(pool)?,
     };
     for approval in &mut board.approvals.items {
-        // A reviewer reads them from an answer of their own, right before the decision.
+        // A reviewer reads them from a separate answer, right before the decision.
         approval.preview.clear();
         approval.operation_json.clear();
         approval.files.clear();

@@ -1,6 +1,6 @@
 //! Makes text of agents fit for cells of the screen.
 //!
-//! The crate `text` replaces characters that a terminal could obey. Here marks that take no cell of their own are replaced as well
+//! The crate `text` replaces characters that a terminal could obey. Here marks that take no cell are replaced as well
 //! if there are many of them, or nothing that they could belong to: a terminal shows such marks over other lines, or not at all.
 
 use std::fmt::Write as _;

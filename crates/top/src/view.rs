@@ -1,4 +1,4 @@
-//! The state of the screen, and what keys do to it. Draws nothing and asks nobody, so that tests can drive it.
+//! The state of the screen, and what keys do to it. Draws nothing and asks no one, so that tests can drive it.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -76,6 +76,8 @@ pub(crate) struct View {
     pub(crate) busy: bool,
     /// True if approvals are shown by themselves, one after the other.
     shows_approvals: bool,
+    /// Run whose approvals are shown so; empty for all.
+    reviewed: String,
     /// Approvals that were shown so.
     shown: BTreeSet<String>,
 }
@@ -83,7 +85,8 @@ pub(crate) struct View {
 impl View {
     /// Creates a view that shows the pending approvals of a run, or of all with an empty id, one after the other.
     pub(crate) fn reviewing(run_id: String) -> Self {
-        Self { pane: Pane::Approvals, filter: run_id, shows_approvals: true, ..Self::default() }
+        let (filter, reviewed) = (run_id.clone(), run_id);
+        Self { pane: Pane::Approvals, filter, reviewed, shows_approvals: true, ..Self::default() }
     }
 
     /// Takes the lists of a round.
@@ -179,7 +182,11 @@ impl View {
         }
         let rows = rows(&self.board, Pane::Approvals, &time::now());
         let filter = self.filter.to_lowercase();
-        let next = rows.into_iter().find(|row| !self.shown.contains(&row.id) && row.contains(&filter))?;
+        // The filter alone would find a run's id in a text that another run's agent wrote.
+        let is_of = |row: &Row| self.reviewed.is_empty() || row.run == self.reviewed;
+        let next = rows
+            .into_iter()
+            .find(|row| !self.shown.contains(&row.id) && is_of(row) && row.contains(&filter))?;
         self.shown.insert(next.id.clone());
         while self.shown.len() > SHOWN {
             // Ids begin with their time, so the first is the oldest.
@@ -457,6 +464,24 @@ mod tests {
             press(&mut view, KeyCode::Esc);
         }
         assert!(view.next_approval().is_none());
+    }
+
+    #[test]
+    fn a_review_of_one_run_shows_no_approval_of_another_that_names_it() {
+        let mut view = View::reviewing("run-a".into());
+        let approval = |id: &str, run: &str, why: &str| wire::v1::Approval {
+            approval_id: id.into(),
+            run_id: run.into(),
+            justification: why.into(),
+            ..Default::default()
+        };
+        let mut board = Board::default();
+        board.approvals.items = vec![approval("1", "run-b", "as run-a asked"), approval("2", "run-a", "")];
+        view.update(board);
+        assert!(matches!(view.next_approval(), Some(Action::Look(Pane::Approvals, next)) if next == "2"));
+        assert!(view.next_approval().is_none());
+        press(&mut view, KeyCode::Esc);
+        assert!(view.next_approval().is_none(), "also without a filter");
     }
 
     #[test]

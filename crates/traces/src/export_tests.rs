@@ -213,6 +213,21 @@ async fn answers_without_end_and_silence_are_left_in_time() {
 }
 
 #[tokio::test]
+async fn a_receiver_that_takes_a_part_of_a_request_keeps_no_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (traces, exporter) = started(&url, Protocol::Grpc, Duration::from_millis(200));
+    // More than the window of a stream, which this receiver never widens.
+    traces.send(vec![span(&"x".repeat(200_000))]);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut nothing = tokio::io::sink();
+    let read = tokio::time::timeout(PATIENCE, tokio::io::copy(&mut stream, &mut nothing)).await;
+    assert!(read.is_ok(), "the connection is open after its attempt");
+    exporter.finish(PATIENCE).await;
+    assert_eq!(traces.counts(), [0, 1]);
+}
+
+#[tokio::test]
 async fn a_large_batch_goes_out_without_a_wait() {
     let (url, mut got) = receiver(Protocol::Http, Arc::new(200.into())).await;
     let (traces, _exporter) = started(&url, Protocol::Http, PATIENCE);

@@ -11,9 +11,11 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::{http1, http2};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TE, USER_AGENT};
 use hyper::http::request::Builder;
+use hyper::rt::Executor;
 use hyper::{Request, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use webhook::{Failed, Target, Tls, dial};
 
 /// Path of the service in gRPC.
@@ -141,7 +143,9 @@ impl Destination {
         let url = format!("{}://{}{}", self.target.scheme(), self.target.authority(), self.target.path());
         let request = self.request(Request::post(url).header(TE, "trailers"), &frame)?;
         let stream = dial(tls, &self.target, Some(b"h2")).await.map_err(later)?;
-        let mut builder = http2::Builder::new(TokioExecutor::new());
+        let ended = CancellationToken::new();
+        let _ends = ended.clone().drop_guard();
+        let mut builder = http2::Builder::new(Tasks(ended));
         let builder = builder.max_header_list_size(MAX_HEAD).initial_stream_window_size(MAX_BODY);
         let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(no_answer)?;
         let answered = async {
@@ -175,6 +179,24 @@ impl Destination {
         let mut request = request.map_err(|_| never("the request cannot be made"))?;
         request.headers_mut().extend(self.headers.0.clone());
         Ok(request)
+    }
+}
+
+/// Tasks of one HTTP/2 connection, which end when the token is cancelled.
+///
+/// Left alone, one that waits until a receiver takes more of the request would wait for ever, and keep the socket.
+#[derive(Clone)]
+struct Tasks(CancellationToken);
+
+impl<F> Executor<F> for Tasks
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        let ended = self.0.clone();
+        tokio::spawn(async move {
+            ended.run_until_cancelled(task).await;
+        });
     }
 }
 
@@ -227,7 +249,7 @@ mod tests {
         ] {
             assert!(Headers::parse(text).unwrap_err().contains(says), "{text}");
         }
-        let many: String = (0..17).map(|number| format!("x-{number}: 1\n")).collect();
+        let many = (0..17).map(|number| format!("x-{number}: 1\n")).collect::<Vec<_>>().concat();
         assert!(Headers::parse(&many).is_err());
     }
 }

@@ -5,7 +5,7 @@
 const own = (link) => {
   try {
     const url = new URL(link, self.location.origin);
-    return url.origin === self.location.origin ? url.pathname + url.search : "/";
+    return url.origin === self.location.origin ? url.href : "/";
   } catch {
     return "/";
   }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 
 use serde_json::Value;
+use timestamp::UnixMillis;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tonic::Status;
@@ -15,7 +16,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 
 use crate::api::Api;
 
-/// Most bytes of a token. Those of issuers are the longest.
+/// Most bytes of a token. Tokens of issuers are the longest.
 const MAX_TOKEN: usize = 8 * 1024;
 
 /// A stream to a browser.
@@ -30,8 +31,9 @@ pub type Recorded = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
 type Record = Box<dyn Fn(&str, Value) -> Recorded + Send + Sync>;
 type Present = Box<dyn Fn(&Identity, IpAddr) -> Extensions + Send + Sync>;
-type Linked =
-    Box<dyn Fn(String, String) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send>> + Send + Sync>;
+/// The credential of a link in a notice.
+type Found = Pin<Box<dyn Future<Output = Option<Identity>> + Send>>;
+type Linked = Box<dyn Fn(String, String, UnixMillis) -> Found + Send + Sync>;
 type Tls = Box<dyn Fn(TcpStream) -> Handshake + Send + Sync>;
 
 /// Access to the daemon.
@@ -57,11 +59,12 @@ impl Access {
         Self { api, present: Box::new(present), record: Box::new(record), linked: None, tls: None }
     }
 
-    /// Opens links in notices. `linked` returns the credential with which a principal decides on approvals of a run.
+    /// Opens links in notices. `linked` returns the credential with which a principal decides on approvals of a run, if it still has one
+    /// that it had when the link was made.
     #[must_use]
     pub fn linked(
         mut self,
-        linked: impl Fn(String, String) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send>>
+        linked: impl Fn(String, String, UnixMillis) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send>>
         + Send
         + Sync
         + 'static,
@@ -71,9 +74,9 @@ impl Access {
     }
 
     /// Returns the credential of a link in a notice.
-    pub(crate) async fn identify(&self, principal: &str, run: &str) -> Option<Identity> {
+    pub(crate) async fn identify(&self, principal: &str, run: &str, made_at: UnixMillis) -> Option<Identity> {
         let linked = self.linked.as_ref()?;
-        linked(principal.to_owned(), run.to_owned()).await
+        linked(principal.to_owned(), run.to_owned(), made_at).await
     }
 
     /// Serves TLS.

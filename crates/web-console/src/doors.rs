@@ -88,7 +88,8 @@ impl Doors {
         self.write_sessions().await;
     }
 
-    async fn write_sessions(&self) {
+    /// Writes the sessions as they are. Of two writes at the same time the older may win, until the next round of `keep_sessions`.
+    pub(crate) async fn write_sessions(&self) {
         let Some(kept) = self.kept.clone() else { return };
         let sessions = self.sessions.kept();
         let written = spawn_blocking(move || kept.write(&sessions)).await;

@@ -9,7 +9,7 @@ use tonic::codegen::http::header::{HeaderValue, LOCATION};
 pub(crate) enum Problem {
     /// The viewer has to sign in first, to see this path.
     SignIn(String),
-    /// The browser came from another site and so sent no cookie. It asks again for this path.
+    /// The browser came from another site. It asks again for this path, from this one.
     Again(String),
     /// The session of a request that a page made by itself has ended.
     Ended,

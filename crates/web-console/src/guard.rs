@@ -1,6 +1,6 @@
 //! Checks each request before anything else of it is read, and closes each answer to other sites.
 //!
-//! A browser sends requests that other sites make it send. Those are known by `Host` (a name that leads here, DNS rebinding), by
+//! A browser sends requests that other sites make it send. They are known by `Host` (a name that leads here, DNS rebinding), by
 //! `Origin`, and by the fetch metadata that pages cannot set. A form also needs the secret of its session (`form.rs`).
 
 use std::time::Duration;
@@ -37,7 +37,9 @@ const CLOSED: [(HeaderName, &str); 10] = [
     (CONTENT_SECURITY_POLICY, POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),
-    (REFERRER_POLICY, "no-referrer"),
+    // `no-referrer` would have browsers send `Origin: null` with our own forms, which are then refused (Fetch, "append a request
+    // `Origin` header"). Other sites learn as little of an address by this one.
+    (REFERRER_POLICY, "same-origin"),
     (CACHE_CONTROL, "no-store"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
@@ -78,9 +80,11 @@ pub(crate) fn is_own_request(headers: &HeaderMap) -> bool {
     headers.contains_key(REFRESH) || one(headers, "accept") == Some("text/event-stream")
 }
 
-/// Returns true if another site led the browser here. It then sent no cookie, even if it has one.
+/// Returns true if another site led the browser here.
+///
+/// The browser then sent no cookie, even if it has one, unless that site has another port or another name of the same domain.
 pub(crate) fn is_from_elsewhere(headers: &HeaderMap) -> bool {
-    one(headers, FETCH_SITE) == Some("cross-site")
+    matches!(one(headers, FETCH_SITE), Some("cross-site" | "same-site"))
 }
 
 type Refused = (StatusCode, &'static str);
@@ -100,7 +104,7 @@ fn check(origin: &Origin, method: &Method, target: &Uri, headers: &HeaderMap) ->
     match *method {
         Method::GET | Method::HEAD => match site {
             None | Some("same-origin" | "none") => Ok(()),
-            // A link on another site may lead here. No other site may load a page or a file into one of its own.
+            // A link on another site may lead here. No other site may load a page or a file into its pages.
             Some(_) if is_navigation(headers) => Ok(()),
             Some(_) => Err(elsewhere),
         },
@@ -183,6 +187,13 @@ mod tests {
         }
     }
 
+    /// With `no-referrer`, a form's origin is `null` also for its own site (Fetch, "append a request `Origin` header").
+    #[test]
+    fn no_answer_has_browsers_hide_the_origin_of_our_forms() {
+        let policies: Vec<_> = CLOSED.into_iter().filter(|(name, _)| *name == REFERRER_POLICY).collect();
+        assert_eq!(policies, [(REFERRER_POLICY, "same-origin")]);
+    }
+
     #[test]
     fn other_sites_may_link_to_a_page_and_load_none() {
         let get =
@@ -196,6 +207,17 @@ mod tests {
         }
         assert_eq!(get(&[(FETCH_SITE, "same-origin")]), 200);
         assert_eq!(get(&[(FETCH_SITE, "none")]), 200);
+    }
+
+    #[test]
+    fn another_port_and_another_name_of_the_domain_are_elsewhere() {
+        let from = |site: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(FETCH_SITE, site.parse().unwrap());
+            is_from_elsewhere(&headers)
+        };
+        assert!(from("cross-site") && from("same-site"));
+        assert!(!from("same-origin") && !from("none") && !is_from_elsewhere(&HeaderMap::new()));
     }
 
     #[test]

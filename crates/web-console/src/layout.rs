@@ -81,23 +81,29 @@ pub(crate) fn csrf(viewer: &Viewer) -> Markup {
     html! { input type="hidden" name="csrf" value=(viewer.session.csrf()); }
 }
 
-/// Returns a page that has the browser ask again, from this site. It then sends its cookie.
+/// Returns a page from which the browser asks again, from this site. It then sends its cookie.
 pub(crate) fn again(path: &str) -> Response {
-    let path = own_path(path);
-    let shown = html! {
+    Html(asking_again(own_path(path)).into_string()).into_response()
+}
+
+/// Returns the page that leads to `path`: by itself to approvals, for links in notices, and by a click to others.
+///
+/// Some of them do more than show: a look at a file is a call on record, and a download is kept. No other site may have a browser do that.
+fn asking_again(path: &str) -> Markup {
+    let is_by_itself = path == "/" || path.starts_with("/approvals");
+    html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="refresh" content={ "0;url=" (path) };
+                @if is_by_itself { meta http-equiv="refresh" content={ "0;url=" (path) }; }
                 title { "Cofferdam" }
                 link rel="stylesheet" href="/assets/console.css";
             }
             body { main { p { a href=(path) { "Continue to the console" } } } }
         }
-    };
-    Html(shown.into_string()).into_response()
+    }
 }
 
 /// Returns the path of the sign-in that leads back to `path`.
@@ -122,6 +128,17 @@ pub(crate) fn own_path(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_sites_lead_to_approvals_alone_without_a_click() {
+        for path in ["/", "/approvals", "/approvals/one?page=2"] {
+            assert!(asking_again(path).0.contains(&format!("content=\"0;url={path}\"")), "{path}");
+        }
+        for path in ["/runs/one/download?path=a", "/runs/one/files", "/runs/one/recordings/two"] {
+            let shown = asking_again(path).0;
+            assert!(!shown.contains("http-equiv") && shown.contains(&format!("href=\"{path}\"")), "{shown}");
+        }
+    }
 
     #[test]
     fn a_path_leads_nowhere_else() {

@@ -46,7 +46,8 @@ async fn follow(
 ) -> Result<Response, Problem> {
     let now = UnixMillis::now();
     let link = state.0.doors.notices.take(fields.get("code"), now).ok_or_else(used_up)?;
-    let identity = state.0.access.identify(&link.principal, &link.run).await.ok_or_else(used_up)?;
+    let identity = state.0.access.identify(&link.principal, &link.run, link.made_at).await;
+    let identity = identity.ok_or_else(used_up)?;
     let details = json!({
         "state": "opened",
         "by": "notice",

@@ -22,6 +22,7 @@ pub(crate) struct Waiting {
     pub(crate) principal: String,
     pub(crate) approval: String,
     pub(crate) run: String,
+    pub(crate) made_at: UnixMillis,
     ends_at: UnixMillis,
 }
 
@@ -48,6 +49,7 @@ impl NoticeLinks {
             principal: principal.to_owned(),
             approval: approval.to_owned(),
             run: run.to_owned(),
+            made_at: now,
             ends_at: UnixMillis(now.0.saturating_add(LIFE)),
         };
         links.insert(key_of(&code), link);
@@ -79,7 +81,7 @@ mod tests {
         assert_eq!(links.principal(&code, START).as_deref(), Some("uid:1"));
         assert!(links.take("", START).is_none() && links.take(&code[..63], START).is_none());
         let taken = links.take(&code, START).unwrap();
-        assert_eq!((taken.approval.as_str(), taken.run.as_str()), ("a", "r"));
+        assert_eq!((taken.approval.as_str(), taken.run.as_str(), taken.made_at), ("a", "r", START));
         assert!(links.take(&code, START).is_none() && links.principal(&code, START).is_none());
         let late = links.make("uid:1", ("a", "r"), START).unwrap();
         assert!(links.take(&late, UnixMillis(START.0 + LIFE)).is_none());

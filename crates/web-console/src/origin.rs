@@ -40,7 +40,7 @@ impl Origin {
 
     /// Returns the origin of a console on a loopback address.
     ///
-    /// The name has cookies of its own. Those of `localhost` and `127.0.0.1` go to every port, so also to a site of an agent to
+    /// The name has separate cookies. Cookies of `localhost` and `127.0.0.1` go to every port, so also to a site of an agent to
     /// which a port is forwarded.
     pub fn of_loopback(address: SocketAddr) -> Self {
         let host = match address.port() {

@@ -94,25 +94,25 @@ mod tests {
 
     const NOW: UnixMillis = UnixMillis(10 * DAY);
 
-    fn at(ago: u64) -> Option<wire::Timestamp> {
-        Some(UnixMillis(NOW.0 - ago).to_wire())
+    fn at(ago: u64) -> wire::Timestamp {
+        UnixMillis(NOW.0 - ago).to_wire()
     }
 
     #[test]
     fn a_day_is_counted_by_outcome() {
         let one = |state: State, asked, decided| Approval {
             state: state.into(),
-            created_at: at(asked),
+            created_at: Some(at(asked)),
             decided_at: decided,
             ..Default::default()
         };
         let seen = [
             one(State::Pending, 5, None),
-            one(State::Approved, 10, at(5)),
-            one(State::Denied, DAY + 10, at(5)),
-            one(State::Expired, 10, at(1)),
-            one(State::Cancelled, 10, at(1)),
-            one(State::Approved, DAY + 20, at(DAY + 10)),
+            one(State::Approved, 10, Some(at(5))),
+            one(State::Denied, DAY + 10, Some(at(5))),
+            one(State::Expired, 10, Some(at(1))),
+            one(State::Cancelled, 10, Some(at(1))),
+            one(State::Approved, DAY + 20, Some(at(DAY + 10))),
         ];
         let readings = Readings::default();
         readings.approved(UnixMillis(NOW.0 - UNREAD - 1), UnixMillis(NOW.0 - 2));

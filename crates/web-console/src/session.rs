@@ -1,7 +1,7 @@
 //! Sessions: who has signed in, with which credential, and until when.
 //!
 //! A session is found by the SHA-256 of its cookie, so that no comparison of secrets takes a time that tells something. It has
-//! no right of its own: each of its requests shows its credential to the guard of the API, and it ends with that credential.
+//! no further right: each of its requests shows its credential to the guard of the API, and it ends with that credential.
 
 use std::collections::HashMap;
 use std::sync::Arc;

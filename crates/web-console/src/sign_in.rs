@@ -154,6 +154,8 @@ async fn enter(
 async fn sign_out(Extracted(state): Extracted<State>, checked: Checked) -> Response {
     let viewer = &checked.viewer;
     state.0.doors.sessions.close(&viewer.session);
+    // A daemon that is killed must not bring the session back.
+    state.0.doors.write_sessions().await;
     // A log that cannot be written must not keep anybody in.
     let _ = state.0.access.record(&viewer.name, json!({ "state": "ended", "by": "sign_out" })).await;
     with_cookie(redirect(&sign_in_for("/")), &state, "", "; Max-Age=0")

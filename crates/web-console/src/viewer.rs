@@ -53,6 +53,10 @@ impl FromRequestParts<State> for Viewer {
         let Some(connection) = parts.extensions.get::<Connection>().cloned() else {
             return Err(Problem::not_found());
         };
+        // Also with a cookie: a site of the same domain must not have it used.
+        if parts.method == Method::GET && is_from_elsewhere(&parts.headers) {
+            return Err(Problem::Again(path_of(parts)));
+        }
         let doors = &state.0.doors;
         let is_own = is_own_request(&parts.headers);
         let cookie = cookie(&parts.headers, &doors.origin.cookie());
@@ -89,8 +93,11 @@ fn without_session(parts: &Parts, is_own: bool) -> Problem {
     if parts.method != Method::GET {
         return Problem::SignIn("/".to_owned());
     }
-    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    if is_from_elsewhere(&parts.headers) { Problem::Again(path) } else { Problem::SignIn(path) }
+    Problem::SignIn(path_of(parts))
+}
+
+fn path_of(parts: &Parts) -> String {
+    parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned()
 }
 
 /// Returns the only cookie of this name. Several are none: another site on this host may have set one.

@@ -62,8 +62,8 @@ pub(crate) async fn run(args: &Args) -> ExitCode {
     rows.extend(snapshots::measure(&place, size).await);
     rows.extend(Box::pin(beside::measure(&place)).await);
     drop(place);
-    rows.extend(family::measure(&image, size, true).await);
-    rows.extend(family::measure(&image, size, false).await);
+    rows.extend(Box::pin(family::measure(&image, size, true)).await);
+    rows.extend(Box::pin(family::measure(&image, size, false)).await);
     let columns = ["against", "cofferdam"];
     let table = Table { lane: "forks", columns, began, ended: Host::look(), rows };
     print!("{table}");

@@ -31,5 +31,8 @@ async fn a_connection_is_a_child_of_the_command_that_made_it() {
     run.stop().await;
     let of_run = || receiver.spans().into_iter().find(|span| span.name == "run");
     until("no span of the run arrives", async || of_run().is_some()).await;
-    assert_eq!(of_run().unwrap().trace_id.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), id);
+    assert_eq!(
+        of_run().unwrap().trace_id.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat(),
+        id
+    );
 }

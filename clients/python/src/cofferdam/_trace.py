@@ -36,9 +36,11 @@ def current() -> str | None:
     """What the next request sends. A program that has not imported OpenTelemetry has no active span."""
     given = _given.get()
     trace: Any = sys.modules.get("opentelemetry.trace")
-    if given is not None or trace is None:
+    # It is missing while another thread still imports the module.
+    active = getattr(trace, "get_current_span", None)
+    if given is not None or active is None:
         return given
-    span = trace.get_current_span().get_span_context()
+    span = active().get_span_context()
     if not span.is_valid:
         return None
     return f"00-{span.trace_id:032x}-{span.span_id:016x}-{int(span.trace_flags) & 1:02x}"

@@ -18,10 +18,10 @@ fn notices_and_push_are_off_by_default_and_printed_without_secrets() {
     let secret = file(directory.path(), "secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
     let url = file(directory.path(), "url", "https://chat.example.org/services/T0K3N");
     let text = format!(
-        "notices: {{ webhooks: [
-            {{ name: pager, url: 'https://example.org/S3CR3T', secret_file: {secret} }},
-            {{ name: team, form: slack, url_file: {url}, details: true, batch: 10s, max_per_minute: 2 }}] }}
-         push: {{ hosts: [push.example.org, 'updates.example.org:8443'], contact: 'mailto:security@example.org' }}
+        "notices: {{ webhooks: [ \
+            {{ name: pager, url: 'https://example.org/S3CR3T', secret_file: {secret} }}, \
+            {{ name: team, form: slack, url_file: {url}, details: true, batch: 10s, max_per_minute: 2 }}] }}\n\
+         push: {{ hosts: [push.example.org, 'updates.example.org:8443'], contact: 'mailto:security@example.org' }}\n\
          console: {{}}"
     );
     let config = parse(&text).unwrap();

@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn every_wrong_value_is_named() {
-        assert_eq!(keys("traces: {}"), ["traces.endpoint"]);
+        assert_eq!(keys("traces: {}"), ["traces"]);
         assert_eq!(keys("traces: { endpoint: 'http://collector.example.org:4317' }"), ["traces.endpoint"]);
         let with = |more: &str| format!("traces: {{ endpoint: 'http://127.0.0.1:4317', {more} }}");
         assert_eq!(keys(&with("sample: 1.5")), ["traces.sample"]);

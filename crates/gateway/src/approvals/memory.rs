@@ -6,7 +6,8 @@
 //!
 //! Never remembered: critical calls, git's writes, scripts, programs that run another program from their arguments, and
 //! variables that turn a program into another one. A prefix is offered only for programs of the image that write and
-//! run nothing, whatever arguments follow. It covers only command lines for which the gateway knows that.
+//! run nothing, whatever arguments follow. It covers only command lines for which the gateway knows that, and none for which
+//! consent has to be signed with a passkey.
 //!
 //! A remembered consent ends with its run, with any change of the policy, and when it is revoked. It replaces the
 //! question to a reviewer, and nothing else: it never permits a call that the policy denies.
@@ -31,7 +32,8 @@ pub(super) fn offers(ticket: &Ticket) -> Vec<Form> {
         _ if ticket.decision.risk == Risk::Critical => false,
         (Some(exec), _) => match form {
             Form::Digest => rememberable(exec).is_some(),
-            Form::Prefix => prefixable(exec).is_some(),
+            // A command that begins with the same words may be of a higher risk than the one whose consent needed no signature.
+            Form::Prefix => !ticket.terms.passkey && prefixable(exec).is_some(),
         },
         (None, Effect::Runs | Effect::Commits) => false,
         (None, _) => *form == Form::Digest,

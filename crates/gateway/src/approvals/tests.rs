@@ -12,8 +12,8 @@ use super::{
 };
 use crate::admission::{Admission, Ticket};
 use crate::gateway::Gateway;
-use crate::testing::{TestClock, builtin, builtin_and, caller, path, run, write};
-use policy::{Caller, Level, RunScope};
+use crate::testing::{TestClock, builtin, builtin_and, caller, exec, path, run, write};
+use policy::{Caller, Form, Level, RunScope};
 
 struct Scene {
     gateway: Gateway,
@@ -453,4 +453,23 @@ fn consent_without_a_proof_does_not_count_where_one_is_required() {
     // A denial lets nothing happen.
     let denied = ask("c2");
     assert_eq!(scene.decide(&denied.approval_id, Choice::Deny).unwrap().state, ApprovalState::Denied);
+}
+
+#[test]
+fn words_of_a_command_are_remembered_for_none_whose_consent_has_to_be_signed() {
+    let words = "operations: {exec: allow}, exec: {default: ask}";
+    let policy = builtin_and(&format!(
+        "profiles: {{plain: {{{words}, approvals: {{remember: [digest, prefix]}}}}, \
+         signed: {{{words}, approvals: {{remember: [digest, prefix], passkey: required}}}}}}"
+    ));
+    let gateway = Gateway::new(policy, TestClock::new());
+    let offers = |profile: &str| {
+        let operation = Operation::Exec(exec(&["cat", "a.txt"]));
+        match gateway.admit(&gateway.policy(), &run(profile), &caller("director"), profile, operation) {
+            Admission::Ask(ticket) => gateway.request_approval(&ticket, review(), None).unwrap().offers,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(offers("plain"), [Form::Digest, Form::Prefix]);
+    assert_eq!(offers("signed"), [Form::Digest]);
 }

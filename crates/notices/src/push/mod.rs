@@ -44,8 +44,8 @@ pub struct PushSettings {
     pub contact: String,
 }
 
-/// Tells which principals may still review.
-pub type Reviewers = Box<dyn Fn(&str) -> bool + Send + Sync>;
+/// Tells which principals may still review, with a credential that they had at a moment.
+pub type Reviewers = Box<dyn Fn(&str, UnixMillis) -> bool + Send + Sync>;
 /// Makes the link in a notice, for a principal and an approval with its run.
 pub type MakeLink = Box<dyn Fn(&str, (&str, &str)) -> String + Send + Sync>;
 

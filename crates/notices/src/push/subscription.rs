@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use timestamp::UnixMillis;
 
-use super::encrypt;
+use super::{LIFE, encrypt};
 
 /// A subscription as a browser makes it. Everything in it is hostile.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +28,13 @@ pub struct Subscription {
     pub(super) keys: Keys,
     pub created_at: UnixMillis,
     pub expires_at: UnixMillis,
+}
+
+impl Subscription {
+    /// Returns the time at which its principal made or renewed it.
+    pub(super) fn renewed_at(&self) -> UnixMillis {
+        UnixMillis(self.expires_at.0.saturating_sub(LIFE))
+    }
 }
 
 impl std::fmt::Debug for Subscription {

@@ -63,8 +63,7 @@ impl Push {
             changes.mark_unchanged();
             subscribed.mark_unchanged();
             let shown = board.waiting();
-            let due = self.due(&shown, &mut told, &may_review).await;
-            if due.is_empty() {
+            if self.due(&shown, &mut told, &may_review).await.is_empty() {
                 tokio::select! {
                     seen = changes.changed() => if seen.is_err() { return },
                     seen = subscribed.changed() => if seen.is_err() { return },
@@ -73,6 +72,9 @@ impl Push {
             }
             sleep_until(next).await;
             next = Instant::now() + PAUSE;
+            // Chosen after the pause: what was decided meanwhile is not announced.
+            let shown = board.waiting();
+            let due = self.due(&shown, &mut told, &may_review).await;
             self.round(due, &mut told, &link, &sender).await;
         }
     }
@@ -88,7 +90,8 @@ impl Push {
         let known: Vec<Subscription> = self.known.lock().values().cloned().collect();
         told.retain(|id, _| known.iter().any(|it| it.id == *id));
         for subscription in known {
-            if subscription.expires_at <= now || !may_review(&subscription.principal) {
+            let (principal, since) = (subscription.principal.as_str(), subscription.renewed_at());
+            if subscription.expires_at <= now || !may_review(principal, since) {
                 if let Err(error) = self.end(&subscription.id).await {
                     tracing::warn!(error = %chain(&error), "a push subscription that has ended is still stored");
                 }

@@ -27,7 +27,7 @@ use super::turns::{in_turn, turn_of};
 use super::{Launcher, Wanted, differs};
 use crate::boundary;
 use run_directories::mounting::arrived;
-use run_directories::resources::RunResources;
+use run_directories::resources::{Held, RunResources};
 use run_directories::workspace;
 
 /// A companion that is ready, and its record.
@@ -305,11 +305,17 @@ impl Launcher {
         of_run: &Hardening,
         guest: &Path,
         record: &record::Companion,
-    ) -> Result<(Arc<Companion>, RunResources), String> {
+    ) -> Result<(Arc<Companion>, Held), String> {
         let launched = record.launched.as_ref().ok_or("its launch was not complete")?;
         let (id, hardening) = (launched.made_as.to_string(), hardening(of_run, record.memory_mib));
         let slots = self.directories.slots(&id);
         let root = block_in_place(|| self.reattach_root(&slots, &id, launched.root))?;
+        let mut held = Held::new(RunResources {
+            slot_directory: Some(slots),
+            root: Some(root),
+            ..RunResources::default()
+        });
+        let root = held.root.as_ref().ok_or("its root is no longer mounted")?;
         let container = ContainerId::parse(&launched.container_id).map_err(|error| chain(&error))?;
         let inspection = self.inspected(&id, &container).await?;
         let image = ImageId::parse(&launched.image_id).map_err(|error| chain(&error))?;
@@ -317,7 +323,7 @@ impl Launcher {
         let (image, volumes) = facts.ok_or("its image no longer exists")?.usable_beside();
         let message = |refusal: Refusal| refusal.message;
         let mounts = block_in_place(|| root.mounts()).map_err(message)?;
-        let mounts = with_volumes(&root, mounts, &volumes).map_err(message)?;
+        let mounts = with_volumes(root, mounts, &volumes).map_err(message)?;
         let user = hardening.run_as.user();
         let spec = self.describe(&id, &hardening, image, user, mounts, guest.to_owned()).map_err(message)?;
         if let Some(fields) = differs(&id, &spec.of_companion(), &inspection) {
@@ -346,13 +352,8 @@ impl Launcher {
             }
             _ => return Err("its container is in an odd state".to_owned()),
         };
-        let resources = RunResources {
-            container: Some(container),
-            slot_directory: Some(slots),
-            root: Some(root),
-            ..RunResources::default()
-        };
-        Ok((live, resources))
+        held.container = Some(container);
+        Ok((live, held))
     }
 }
 

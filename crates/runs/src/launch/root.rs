@@ -126,11 +126,14 @@ impl Launcher {
         let slot = containers::reattach_root(slots);
         let slot = slot.map_err(|error| chain(&error))?.ok_or("its root is no longer mounted")?;
         let root = RootLayer::of(slot, self.directories.root_layer(run)).map_err(|error| chain(&error))?;
-        let is = place(&root).map_err(|refusal| refusal.message)?;
-        if !is.is(was) {
-            return Err("something else is mounted as its root".to_owned());
-        }
-        Ok(root)
+        let why = match place(&root) {
+            Ok(is) if is.is(was) => return Ok(root),
+            Ok(_) => "something else is mounted as its root".to_owned(),
+            Err(refusal) => refusal.message,
+        };
+        // The daemon that goes on with the run, or a later step, unmounts it.
+        root.leave();
+        Err(why)
     }
 }
 

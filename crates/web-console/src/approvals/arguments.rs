@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::shown::{block, line};
 
-/// Longest text that is shown beside its name. A longer one has lines of its own.
+/// Longest text that is shown beside its name. A longer one has separate lines.
 const SHORT: usize = 100;
 
 /// Shows each argument of an operation in JSON, with the way to it. Shows the text itself if it is no JSON.

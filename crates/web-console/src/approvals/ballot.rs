@@ -29,6 +29,8 @@ pub(super) fn form(viewer: &Viewer, approvals: &[Approval], path: &str) -> Marku
         form #decide.card method="post" action=(path) data-approval=[is_one.then_some(&first.approval_id)] aria-labelledby="decide-title" {
             h2 #decide-title { @if is_one { "Decide" } @else { "Decide all " (approvals.len()) } }
             (csrf(viewer))
+            // The first button is the one that Enter in a field presses. It is disabled, so that Enter there decides nothing.
+            button type="submit" disabled hidden {}
             @for one in approvals {
                 input type="hidden" name="approval" value={ (one.approval_id) (BOUND) (one.digest) };
             }

@@ -21,7 +21,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Returns the request that stands for all.
+    /// Returns the request that is shown for all.
     pub(super) fn first(&self) -> &Approval {
         &self.approvals[0]
     }

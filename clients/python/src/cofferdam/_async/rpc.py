@@ -245,6 +245,32 @@ class AuditService:
         )
 
 
+_BACKUP_SERVICE_CREATE_BACKUP = Method(
+    "/cofferdam.v1.BackupService/CreateBackup", v1.CreateBackupRequest, v1.CreateBackupResponse, False
+)
+
+
+class BackupService:
+    """Makes backups while the daemon works. `coffer backup restore` reads them, offline."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create_backup(
+        self, request: v1.CreateBackupRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.CreateBackupResponse, None]:
+        """Makes a backup and sends it. It holds the keys of the daemon, so only operators get one, in person: on
+        the Unix socket or with a certificate. Two records of the log frame it. Calls go on meanwhile, and the rate
+        is bounded. Fails with OVERLOADED while another backup is being made, or if the state disk has no space for
+        the copy of the store. The stream ends without `made` if the daemon stops: the backup is not whole then.
+        """
+        return self._transport.stream(
+            _BACKUP_SERVICE_CREATE_BACKUP,
+            request,
+            timeout,
+        )
+
+
 _BASE_SERVICE_CREATE_BASE = Method(
     "/cofferdam.v1.BaseService/CreateBase", v1.CreateBaseRequest, v1.CreateBaseResponse, False
 )
@@ -309,6 +335,90 @@ class BaseService:
         """
         return await self._transport.unary(
             _BASE_SERVICE_DELETE_BASE,
+            request,
+            timeout,
+        )
+
+
+_CONSOLE_SERVICE_CREATE_CONSOLE_LINK = Method(
+    "/cofferdam.v1.ConsoleService/CreateConsoleLink", v1.CreateConsoleLinkRequest, v1.CreateConsoleLinkResponse, False
+)
+_CONSOLE_SERVICE_GET_VIEWER = Method(
+    "/cofferdam.v1.ConsoleService/GetViewer", v1.GetViewerRequest, v1.GetViewerResponse, True
+)
+
+
+class ConsoleService:
+    """Signs people in to the web console."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def create_console_link(
+        self, request: v1.CreateConsoleLinkRequest, *, timeout: float | None = None
+    ) -> v1.CreateConsoleLinkResponse:
+        """Makes a link that signs in to the console once, as the principal of this request and with its credential.
+        What the session can do is what the credential opens, and it ends with the credential.
+        """
+        return await self._transport.unary(
+            _CONSOLE_SERVICE_CREATE_CONSOLE_LINK,
+            request,
+            timeout,
+        )
+
+    async def get_viewer(self, request: v1.GetViewerRequest, *, timeout: float | None = None) -> v1.GetViewerResponse:
+        """Returns the principal of this request and its roles."""
+        return await self._transport.unary(
+            _CONSOLE_SERVICE_GET_VIEWER,
+            request,
+            timeout,
+        )
+
+
+_DAEMON_SERVICE_GET_DAEMON_STATUS = Method(
+    "/cofferdam.v1.DaemonService/GetDaemonStatus", v1.GetDaemonStatusRequest, v1.GetDaemonStatusResponse, True
+)
+_DAEMON_SERVICE_RELOAD_DAEMON = Method(
+    "/cofferdam.v1.DaemonService/ReloadDaemon", v1.ReloadDaemonRequest, v1.ReloadDaemonResponse, False
+)
+_DAEMON_SERVICE_SET_LOG_LEVEL = Method(
+    "/cofferdam.v1.DaemonService/SetLogLevel", v1.SetLogLevelRequest, v1.SetLogLevelResponse, False
+)
+
+
+class DaemonService:
+    """Shows the state of the daemon, reloads its configuration and policy, and sets the level of its log."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def get_daemon_status(
+        self, request: v1.GetDaemonStatusRequest, *, timeout: float | None = None
+    ) -> v1.GetDaemonStatusResponse:
+        """Returns whether the daemon is ready, and the configuration in force."""
+        return await self._transport.unary(
+            _DAEMON_SERVICE_GET_DAEMON_STATUS,
+            request,
+            timeout,
+        )
+
+    async def reload_daemon(
+        self, request: v1.ReloadDaemonRequest, *, timeout: float | None = None
+    ) -> v1.ReloadDaemonResponse:
+        """Reads the configuration and the policy again, as on SIGHUP. If any part is invalid, nothing changes, and
+        the error has every problem with its line. Recorded before it takes effect. Fails with OVERLOADED while too
+        many others wait.
+        """
+        return await self._transport.unary(
+            _DAEMON_SERVICE_RELOAD_DAEMON,
+            request,
+            timeout,
+        )
+
+    async def set_log_level(self, request: v1.SetLogLevelRequest, *, timeout: float | None = None) -> v1.SetLogLevelResponse:
+        """Sets the level of the daemon's log until the next reload or start. Recorded before it takes effect."""
+        return await self._transport.unary(
+            _DAEMON_SERVICE_SET_LOG_LEVEL,
             request,
             timeout,
         )
@@ -492,6 +602,7 @@ class ForwardService:
 _HOST_SERVICE_EXAMINE_HOST = Method(
     "/cofferdam.v1.HostService/ExamineHost", v1.ExamineHostRequest, v1.ExamineHostResponse, True
 )
+_HOST_SERVICE_GET_POOL = Method("/cofferdam.v1.HostService/GetPool", v1.GetPoolRequest, v1.GetPoolResponse, True)
 
 
 class HostService:
@@ -508,6 +619,14 @@ class HostService:
         """
         return await self._transport.unary(
             _HOST_SERVICE_EXAMINE_HOST,
+            request,
+            timeout,
+        )
+
+    async def get_pool(self, request: v1.GetPoolRequest, *, timeout: float | None = None) -> v1.GetPoolResponse:
+        """Containers that wait for runs, without a question to the engine."""
+        return await self._transport.unary(
+            _HOST_SERVICE_GET_POOL,
             request,
             timeout,
         )
@@ -570,6 +689,9 @@ _LIMIT_SERVICE_GET_RATE_LIMITS = Method(
 _LIMIT_SERVICE_THROTTLE_AGENT = Method(
     "/cofferdam.v1.LimitService/ThrottleAgent", v1.ThrottleAgentRequest, v1.ThrottleAgentResponse, False
 )
+_LIMIT_SERVICE_GET_TENANTS = Method(
+    "/cofferdam.v1.LimitService/GetTenants", v1.GetTenantsRequest, v1.GetTenantsResponse, True
+)
 
 
 class LimitService:
@@ -596,6 +718,97 @@ class LimitService:
         """
         return await self._transport.unary(
             _LIMIT_SERVICE_THROTTLE_AGENT,
+            request,
+            timeout,
+        )
+
+    async def get_tenants(self, request: v1.GetTenantsRequest, *, timeout: float | None = None) -> v1.GetTenantsResponse:
+        """Returns the use of tenants, and their bounds. Operators and auditors see all tenants, all others their
+        own.
+        """
+        return await self._transport.unary(
+            _LIMIT_SERVICE_GET_TENANTS,
+            request,
+            timeout,
+        )
+
+
+_PASSKEY_SERVICE_BEGIN_REGISTRATION = Method(
+    "/cofferdam.v1.PasskeyService/BeginRegistration", v1.BeginRegistrationRequest, v1.BeginRegistrationResponse, False
+)
+_PASSKEY_SERVICE_FINISH_REGISTRATION = Method(
+    "/cofferdam.v1.PasskeyService/FinishRegistration", v1.FinishRegistrationRequest, v1.FinishRegistrationResponse, False
+)
+_PASSKEY_SERVICE_LIST_PASSKEYS = Method(
+    "/cofferdam.v1.PasskeyService/ListPasskeys", v1.ListPasskeysRequest, v1.ListPasskeysResponse, True
+)
+_PASSKEY_SERVICE_REMOVE_PASSKEY = Method(
+    "/cofferdam.v1.PasskeyService/RemovePasskey", v1.RemovePasskeyRequest, v1.RemovePasskeyResponse, False
+)
+_PASSKEY_SERVICE_BEGIN_CONSENT = Method(
+    "/cofferdam.v1.PasskeyService/BeginConsent", v1.BeginConsentRequest, v1.BeginConsentResponse, False
+)
+
+
+class PasskeyService:
+    """Registers passkeys, and prepares decisions that are signed with one. There is one relying party: the web
+    console, at its origin. On a daemon without a console, or with one that is reached by an address instead of a
+    name, all methods but ListPasskeys and RemovePasskey are refused.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def begin_registration(
+        self, request: v1.BeginRegistrationRequest, *, timeout: float | None = None
+    ) -> v1.BeginRegistrationResponse:
+        """Begins the registration of a passkey for the caller. A later one replaces it."""
+        return await self._transport.unary(
+            _PASSKEY_SERVICE_BEGIN_REGISTRATION,
+            request,
+            timeout,
+        )
+
+    async def finish_registration(
+        self, request: v1.FinishRegistrationRequest, *, timeout: float | None = None
+    ) -> v1.FinishRegistrationResponse:
+        """Registers the passkey that an authenticator has made. On record before it counts."""
+        return await self._transport.unary(
+            _PASSKEY_SERVICE_FINISH_REGISTRATION,
+            request,
+            timeout,
+        )
+
+    async def list_passkeys(
+        self, request: v1.ListPasskeysRequest, *, timeout: float | None = None
+    ) -> v1.ListPasskeysResponse:
+        """The caller's passkeys; those of all principals for operators and auditors. Oldest first."""
+        return await self._transport.unary(
+            _PASSKEY_SERVICE_LIST_PASSKEYS,
+            request,
+            timeout,
+        )
+
+    async def remove_passkey(
+        self, request: v1.RemovePasskeyRequest, *, timeout: float | None = None
+    ) -> v1.RemovePasskeyResponse:
+        """Ends a passkey. On record before it takes effect. For operators on the Unix socket or with a certificate:
+        a stolen token must not be able to replace a passkey.
+        """
+        return await self._transport.unary(
+            _PASSKEY_SERVICE_REMOVE_PASSKEY,
+            request,
+            timeout,
+        )
+
+    async def begin_consent(
+        self, request: v1.BeginConsentRequest, *, timeout: float | None = None
+    ) -> v1.BeginConsentResponse:
+        """Prepares a decision on an approval that the caller will sign. A later one for the same approval replaces
+        it.
+        """
+        return await self._transport.unary(
+            _PASSKEY_SERVICE_BEGIN_CONSENT,
             request,
             timeout,
         )
@@ -818,6 +1031,61 @@ class ProcessService:
         """The processes of a run, the oldest first: those that live, and the newest of those that have ended."""
         return await self._transport.unary(
             _PROCESS_SERVICE_LIST_PROCESSES,
+            request,
+            timeout,
+        )
+
+
+_PUSH_SERVICE_GET_PUSH_KEY = Method(
+    "/cofferdam.v1.PushService/GetPushKey", v1.GetPushKeyRequest, v1.GetPushKeyResponse, True
+)
+_PUSH_SERVICE_SUBSCRIBE = Method("/cofferdam.v1.PushService/Subscribe", v1.SubscribeRequest, v1.SubscribeResponse, False)
+_PUSH_SERVICE_LIST_SUBSCRIPTIONS = Method(
+    "/cofferdam.v1.PushService/ListSubscriptions", v1.ListSubscriptionsRequest, v1.ListSubscriptionsResponse, True
+)
+_PUSH_SERVICE_UNSUBSCRIBE = Method(
+    "/cofferdam.v1.PushService/Unsubscribe", v1.UnsubscribeRequest, v1.UnsubscribeResponse, False
+)
+
+
+class PushService:
+    """Keeps the push subscriptions of reviewers. A notice has nothing but a link to the approvals of the console,
+    encrypted for the subscribed browser. Without `push` in the configuration, all methods are refused.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def get_push_key(self, request: v1.GetPushKeyRequest, *, timeout: float | None = None) -> v1.GetPushKeyResponse:
+        """The key by which a push service knows this daemon (VAPID, RFC 8292)."""
+        return await self._transport.unary(
+            _PUSH_SERVICE_GET_PUSH_KEY,
+            request,
+            timeout,
+        )
+
+    async def subscribe(self, request: v1.SubscribeRequest, *, timeout: float | None = None) -> v1.SubscribeResponse:
+        """Subscribes the caller's browser. The same endpoint again renews its subscription."""
+        return await self._transport.unary(
+            _PUSH_SERVICE_SUBSCRIBE,
+            request,
+            timeout,
+        )
+
+    async def list_subscriptions(
+        self, request: v1.ListSubscriptionsRequest, *, timeout: float | None = None
+    ) -> v1.ListSubscriptionsResponse:
+        """The caller's subscriptions, oldest first, without their endpoints."""
+        return await self._transport.unary(
+            _PUSH_SERVICE_LIST_SUBSCRIPTIONS,
+            request,
+            timeout,
+        )
+
+    async def unsubscribe(self, request: v1.UnsubscribeRequest, *, timeout: float | None = None) -> v1.UnsubscribeResponse:
+        """Ends one of the caller's subscriptions."""
+        return await self._transport.unary(
+            _PUSH_SERVICE_UNSUBSCRIBE,
             request,
             timeout,
         )
@@ -1241,6 +1509,9 @@ class SessionService:
 _TERMINAL_SERVICE_OPEN_TERMINAL = Method(
     "/cofferdam.v1.TerminalService/OpenTerminal", v1.OpenTerminalRequest, v1.OpenTerminalResponse, False
 )
+_TERMINAL_SERVICE_READ_RECORDING = Method(
+    "/cofferdam.v1.TerminalService/ReadRecording", v1.ReadRecordingRequest, v1.ReadRecordingResponse, False
+)
 
 
 class TerminalService:
@@ -1262,6 +1533,20 @@ class TerminalService:
         return self._transport.duplex(
             _TERMINAL_SERVICE_OPEN_TERMINAL,
             requests,
+            timeout,
+        )
+
+    def read_recording(
+        self, request: v1.ReadRecordingRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.ReadRecordingResponse, None]:
+        """Plays the recording of a session: what its terminal showed, and when. The input is left out, because it
+        has passwords that the terminal did not show. Each reading is on record before its first byte. The recording
+        of a session that is open ends at the present. Fails with NOT_FOUND if the run has no recording of this
+        session.
+        """
+        return self._transport.stream(
+            _TERMINAL_SERVICE_READ_RECORDING,
+            request,
             timeout,
         )
 

@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63offerdam/v1/approval.proto\x12\x0c\x63offerdam.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x07\n\x08\x41pproval\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12+\n\x05state\x18\x02 \x01(\x0e\x32\x1c.cofferdam.v1.Approval.State\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x04 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x05 \x01(\t\x12\x14\n\x0crequested_by\x18\x06 \x01(\t\x12\x11\n\toperation\x18\x07 \x01(\t\x12\x16\n\x0eoperation_json\x18\x08 \x01(\t\x12\x0f\n\x07preview\x18\t \x01(\t\x12\x15\n\rjustification\x18\n \x01(\t\x12\x0c\n\x04risk\x18\x0b \x01(\t\x12\x0e\n\x06\x64igest\x18\x0c \x01(\t\x12.\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ndecided_by\x18\x0f \x01(\t\x12.\n\ndecided_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x63omment\x18\x11 \x01(\t\x12\x0c\n\x04role\x18\x12 \x01(\t\x12\x0f\n\x07profile\x18\x13 \x01(\t\x12\x0c\n\x04rule\x18\x14 \x01(\t\x12\x15\n\rpolicy_digest\x18\x15 \x01(\t\x12\x18\n\x10\x61pprovals_needed\x18\x16 \x01(\r\x12\x14\n\x0clevel_needed\x18\x17 \x01(\t\x12)\n\x05votes\x18\x18 \x03(\x0b\x32\x1a.cofferdam.v1.ApprovalVote\x12\x39\n\x10remember_options\x18\x19 \x03(\x0e\x32\x1f.cofferdam.v1.Approval.Remember\x12&\n\x05\x66iles\x18\x1a \x03(\x0b\x32\x17.cofferdam.v1.BoundFile\x12\x10\n\x08reminded\x18\x1b \x01(\x08\x12\x12\n\nconsent_id\x18\x1c \x01(\t\x12\x13\n\x0b\x66reezes_run\x18\x1d \x01(\x08\x12\x1a\n\x12\x64\x65\x63ision_time_from\x18\x1e \x01(\t\"a\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0b\n\x07PENDING\x10\x01\x12\x0c\n\x08\x41PPROVED\x10\x02\x12\n\n\x06\x44\x45NIED\x10\x03\x12\x0b\n\x07\x45XPIRED\x10\x04\x12\r\n\tCANCELLED\x10\x05\"F\n\x08Remember\x12\x18\n\x14REMEMBER_UNSPECIFIED\x10\x00\x12\x08\n\x04ONCE\x10\x01\x12\n\n\x06\x44IGEST\x10\x02\x12\n\n\x06PREFIX\x10\x03\"\x81\x01\n\x0c\x41pprovalVote\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\x10\n\x08\x61pproved\x18\x03 \x01(\x08\x12,\n\x08voted_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x63omment\x18\x05 \x01(\t\"=\n\tBoundFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\t\x12\x12\n\nunreadable\x18\x03 \x01(\t\"\xfb\x01\n\x07\x43onsent\x12\x12\n\nconsent_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x03 \x01(\t\x12\x11\n\toperation\x18\x04 \x01(\t\x12-\n\x04\x66orm\x18\x05 \x01(\x0e\x32\x1f.cofferdam.v1.Approval.Remember\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\x0e\n\x06prefix\x18\x07 \x03(\t\x12\x15\n\rpolicy_digest\x18\x08 \x01(\t\x12\x10\n\x08given_by\x18\t \x01(\t\x12,\n\x08given_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"S\n\x14ListApprovalsRequest\x12+\n\x05state\x18\x01 \x01(\x0e\x32\x1c.cofferdam.v1.Approval.State\x12\x0e\n\x06run_id\x18\x02 \x01(\t\"B\n\x15ListApprovalsResponse\x12)\n\tapprovals\x18\x01 \x03(\x0b\x32\x16.cofferdam.v1.Approval\")\n\x12GetApprovalRequest\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\"?\n\x13GetApprovalResponse\x12(\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x16.cofferdam.v1.Approval\"\xfd\x01\n\x15\x44\x65\x63ideApprovalRequest\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12>\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32,.cofferdam.v1.DecideApprovalRequest.Decision\x12\x0f\n\x07\x63omment\x18\x03 \x01(\t\x12\x31\n\x08remember\x18\x04 \x01(\x0e\x32\x1f.cofferdam.v1.Approval.Remember\x12\x0e\n\x06prefix\x18\x05 \x03(\t\";\n\x08\x44\x65\x63ision\x12\x18\n\x14\x44\x45\x43ISION_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x41PPROVE\x10\x01\x12\x08\n\x04\x44\x45NY\x10\x02\"B\n\x16\x44\x65\x63ideApprovalResponse\x12(\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x16.cofferdam.v1.Approval\"\'\n\x15WatchApprovalsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"B\n\x16WatchApprovalsResponse\x12(\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x16.cofferdam.v1.Approval\"%\n\x13ListConsentsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"?\n\x14ListConsentsResponse\x12\'\n\x08\x63onsents\x18\x01 \x03(\x0b\x32\x15.cofferdam.v1.Consent\"*\n\x14RevokeConsentRequest\x12\x12\n\nconsent_id\x18\x01 \x01(\t\"?\n\x15RevokeConsentResponse\x12&\n\x07\x63onsent\x18\x01 \x01(\x0b\x32\x15.cofferdam.v1.Consent2\xc0\x04\n\x0f\x41pprovalService\x12]\n\rListApprovals\x12\".cofferdam.v1.ListApprovalsRequest\x1a#.cofferdam.v1.ListApprovalsResponse\"\x03\x90\x02\x01\x12W\n\x0bGetApproval\x12 .cofferdam.v1.GetApprovalRequest\x1a!.cofferdam.v1.GetApprovalResponse\"\x03\x90\x02\x01\x12[\n\x0e\x44\x65\x63ideApproval\x12#.cofferdam.v1.DecideApprovalRequest\x1a$.cofferdam.v1.DecideApprovalResponse\x12\x62\n\x0eWatchApprovals\x12#.cofferdam.v1.WatchApprovalsRequest\x1a$.cofferdam.v1.WatchApprovalsResponse\"\x03\x90\x02\x01\x30\x01\x12Z\n\x0cListConsents\x12!.cofferdam.v1.ListConsentsRequest\x1a\".cofferdam.v1.ListConsentsResponse\"\x03\x90\x02\x01\x12X\n\rRevokeConsent\x12\".cofferdam.v1.RevokeConsentRequest\x1a#.cofferdam.v1.RevokeConsentResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63offerdam/v1/approval.proto\x12\x0c\x63offerdam.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd6\x07\n\x08\x41pproval\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12+\n\x05state\x18\x02 \x01(\x0e\x32\x1c.cofferdam.v1.Approval.State\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x04 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x05 \x01(\t\x12\x14\n\x0crequested_by\x18\x06 \x01(\t\x12\x11\n\toperation\x18\x07 \x01(\t\x12\x16\n\x0eoperation_json\x18\x08 \x01(\t\x12\x0f\n\x07preview\x18\t \x01(\t\x12\x15\n\rjustification\x18\n \x01(\t\x12\x0c\n\x04risk\x18\x0b \x01(\t\x12\x0e\n\x06\x64igest\x18\x0c \x01(\t\x12.\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ndecided_by\x18\x0f \x01(\t\x12.\n\ndecided_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x63omment\x18\x11 \x01(\t\x12\x0c\n\x04role\x18\x12 \x01(\t\x12\x0f\n\x07profile\x18\x13 \x01(\t\x12\x0c\n\x04rule\x18\x14 \x01(\t\x12\x15\n\rpolicy_digest\x18\x15 \x01(\t\x12\x18\n\x10\x61pprovals_needed\x18\x16 \x01(\r\x12\x14\n\x0clevel_needed\x18\x17 \x01(\t\x12)\n\x05votes\x18\x18 \x03(\x0b\x32\x1a.cofferdam.v1.ApprovalVote\x12\x39\n\x10remember_options\x18\x19 \x03(\x0e\x32\x1f.cofferdam.v1.Approval.Remember\x12&\n\x05\x66iles\x18\x1a \x03(\x0b\x32\x17.cofferdam.v1.BoundFile\x12\x10\n\x08reminded\x18\x1b \x01(\x08\x12\x12\n\nconsent_id\x18\x1c \x01(\t\x12\x13\n\x0b\x66reezes_run\x18\x1d \x01(\x08\x12\x1a\n\x12\x64\x65\x63ision_time_from\x18\x1e \x01(\t\x12\x15\n\rneeds_passkey\x18\x1f \x01(\x08\"a\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0b\n\x07PENDING\x10\x01\x12\x0c\n\x08\x41PPROVED\x10\x02\x12\n\n\x06\x44\x45NIED\x10\x03\x12\x0b\n\x07\x45XPIRED\x10\x04\x12\r\n\tCANCELLED\x10\x05\"F\n\x08Remember\x12\x18\n\x14REMEMBER_UNSPECIFIED\x10\x00\x12\x08\n\x04ONCE\x10\x01\x12\n\n\x06\x44IGEST\x10\x02\x12\n\n\x06PREFIX\x10\x03\"\x91\x01\n\x0c\x41pprovalVote\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\x10\n\x08\x61pproved\x18\x03 \x01(\x08\x12,\n\x08voted_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x63omment\x18\x05 \x01(\t\x12\x0e\n\x06signed\x18\x06 \x01(\x08\"=\n\tBoundFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\t\x12\x12\n\nunreadable\x18\x03 \x01(\t\"\xfb\x01\n\x07\x43onsent\x12\x12\n\nconsent_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x03 \x01(\t\x12\x11\n\toperation\x18\x04 \x01(\t\x12-\n\x04\x66orm\x18\x05 \x01(\x0e\x32\x1f.cofferdam.v1.Approval.Remember\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\x0e\n\x06prefix\x18\x07 \x03(\t\x12\x15\n\rpolicy_digest\x18\x08 \x01(\t\x12\x10\n\x08given_by\x18\t \x01(\t\x12,\n\x08given_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"S\n\x14ListApprovalsRequest\x12+\n\x05state\x18\x01 \x01(\x0e\x32\x1c.cofferdam.v1.Approval.State\x12\x0e\n\x06run_id\x18\x02 \x01(\t\"B\n\x15ListApprovalsResponse\x12)\n\tapprovals\x18\x01 \x03(\x0b\x32\x16.cofferdam.v1.Approval\")\n\x12GetApprovalRequest\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\"?\n\x13GetApprovalResponse\x12(\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x16.cofferdam.v1.Approval\"\xa8\x02\n\x15\x44\x65\x63ideApprovalRequest\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12>\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32,.cofferdam.v1.DecideApprovalRequest.Decision\x12\x0f\n\x07\x63omment\x18\x03 \x01(\t\x12\x31\n\x08remember\x18\x04 \x01(\x0e\x32\x1f.cofferdam.v1.Approval.Remember\x12\x0e\n\x06prefix\x18\x05 \x03(\t\x12)\n\x05proof\x18\x06 \x01(\x0b\x32\x1a.cofferdam.v1.PasskeyProof\";\n\x08\x44\x65\x63ision\x12\x18\n\x14\x44\x45\x43ISION_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x41PPROVE\x10\x01\x12\x08\n\x04\x44\x45NY\x10\x02\"n\n\x0cPasskeyProof\x12\x15\n\rcredential_id\x18\x01 \x01(\x0c\x12\x1a\n\x12\x61uthenticator_data\x18\x02 \x01(\x0c\x12\x18\n\x10\x63lient_data_json\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\"B\n\x16\x44\x65\x63ideApprovalResponse\x12(\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x16.cofferdam.v1.Approval\"\'\n\x15WatchApprovalsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"B\n\x16WatchApprovalsResponse\x12(\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x16.cofferdam.v1.Approval\"%\n\x13ListConsentsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"?\n\x14ListConsentsResponse\x12\'\n\x08\x63onsents\x18\x01 \x03(\x0b\x32\x15.cofferdam.v1.Consent\"*\n\x14RevokeConsentRequest\x12\x12\n\nconsent_id\x18\x01 \x01(\t\"?\n\x15RevokeConsentResponse\x12&\n\x07\x63onsent\x18\x01 \x01(\x0b\x32\x15.cofferdam.v1.Consent2\xc0\x04\n\x0f\x41pprovalService\x12]\n\rListApprovals\x12\".cofferdam.v1.ListApprovalsRequest\x1a#.cofferdam.v1.ListApprovalsResponse\"\x03\x90\x02\x01\x12W\n\x0bGetApproval\x12 .cofferdam.v1.GetApprovalRequest\x1a!.cofferdam.v1.GetApprovalResponse\"\x03\x90\x02\x01\x12[\n\x0e\x44\x65\x63ideApproval\x12#.cofferdam.v1.DecideApprovalRequest\x1a$.cofferdam.v1.DecideApprovalResponse\x12\x62\n\x0eWatchApprovals\x12#.cofferdam.v1.WatchApprovalsRequest\x1a$.cofferdam.v1.WatchApprovalsResponse\"\x03\x90\x02\x01\x30\x01\x12Z\n\x0cListConsents\x12!.cofferdam.v1.ListConsentsRequest\x1a\".cofferdam.v1.ListConsentsResponse\"\x03\x90\x02\x01\x12X\n\rRevokeConsent\x12\".cofferdam.v1.RevokeConsentRequest\x1a#.cofferdam.v1.RevokeConsentResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -31,43 +31,45 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_APPROVALSERVICE'].methods_by_name['ListConsents']._options = None
   _globals['_APPROVALSERVICE'].methods_by_name['ListConsents']._serialized_options = b'\220\002\001'
   _globals['_APPROVAL']._serialized_start=79
-  _globals['_APPROVAL']._serialized_end=1038
-  _globals['_APPROVAL_STATE']._serialized_start=869
-  _globals['_APPROVAL_STATE']._serialized_end=966
-  _globals['_APPROVAL_REMEMBER']._serialized_start=968
-  _globals['_APPROVAL_REMEMBER']._serialized_end=1038
-  _globals['_APPROVALVOTE']._serialized_start=1041
-  _globals['_APPROVALVOTE']._serialized_end=1170
-  _globals['_BOUNDFILE']._serialized_start=1172
-  _globals['_BOUNDFILE']._serialized_end=1233
-  _globals['_CONSENT']._serialized_start=1236
-  _globals['_CONSENT']._serialized_end=1487
-  _globals['_LISTAPPROVALSREQUEST']._serialized_start=1489
-  _globals['_LISTAPPROVALSREQUEST']._serialized_end=1572
-  _globals['_LISTAPPROVALSRESPONSE']._serialized_start=1574
-  _globals['_LISTAPPROVALSRESPONSE']._serialized_end=1640
-  _globals['_GETAPPROVALREQUEST']._serialized_start=1642
-  _globals['_GETAPPROVALREQUEST']._serialized_end=1683
-  _globals['_GETAPPROVALRESPONSE']._serialized_start=1685
-  _globals['_GETAPPROVALRESPONSE']._serialized_end=1748
-  _globals['_DECIDEAPPROVALREQUEST']._serialized_start=1751
-  _globals['_DECIDEAPPROVALREQUEST']._serialized_end=2004
-  _globals['_DECIDEAPPROVALREQUEST_DECISION']._serialized_start=1945
-  _globals['_DECIDEAPPROVALREQUEST_DECISION']._serialized_end=2004
-  _globals['_DECIDEAPPROVALRESPONSE']._serialized_start=2006
-  _globals['_DECIDEAPPROVALRESPONSE']._serialized_end=2072
-  _globals['_WATCHAPPROVALSREQUEST']._serialized_start=2074
-  _globals['_WATCHAPPROVALSREQUEST']._serialized_end=2113
-  _globals['_WATCHAPPROVALSRESPONSE']._serialized_start=2115
-  _globals['_WATCHAPPROVALSRESPONSE']._serialized_end=2181
-  _globals['_LISTCONSENTSREQUEST']._serialized_start=2183
-  _globals['_LISTCONSENTSREQUEST']._serialized_end=2220
-  _globals['_LISTCONSENTSRESPONSE']._serialized_start=2222
-  _globals['_LISTCONSENTSRESPONSE']._serialized_end=2285
-  _globals['_REVOKECONSENTREQUEST']._serialized_start=2287
-  _globals['_REVOKECONSENTREQUEST']._serialized_end=2329
-  _globals['_REVOKECONSENTRESPONSE']._serialized_start=2331
-  _globals['_REVOKECONSENTRESPONSE']._serialized_end=2394
-  _globals['_APPROVALSERVICE']._serialized_start=2397
-  _globals['_APPROVALSERVICE']._serialized_end=2973
+  _globals['_APPROVAL']._serialized_end=1061
+  _globals['_APPROVAL_STATE']._serialized_start=892
+  _globals['_APPROVAL_STATE']._serialized_end=989
+  _globals['_APPROVAL_REMEMBER']._serialized_start=991
+  _globals['_APPROVAL_REMEMBER']._serialized_end=1061
+  _globals['_APPROVALVOTE']._serialized_start=1064
+  _globals['_APPROVALVOTE']._serialized_end=1209
+  _globals['_BOUNDFILE']._serialized_start=1211
+  _globals['_BOUNDFILE']._serialized_end=1272
+  _globals['_CONSENT']._serialized_start=1275
+  _globals['_CONSENT']._serialized_end=1526
+  _globals['_LISTAPPROVALSREQUEST']._serialized_start=1528
+  _globals['_LISTAPPROVALSREQUEST']._serialized_end=1611
+  _globals['_LISTAPPROVALSRESPONSE']._serialized_start=1613
+  _globals['_LISTAPPROVALSRESPONSE']._serialized_end=1679
+  _globals['_GETAPPROVALREQUEST']._serialized_start=1681
+  _globals['_GETAPPROVALREQUEST']._serialized_end=1722
+  _globals['_GETAPPROVALRESPONSE']._serialized_start=1724
+  _globals['_GETAPPROVALRESPONSE']._serialized_end=1787
+  _globals['_DECIDEAPPROVALREQUEST']._serialized_start=1790
+  _globals['_DECIDEAPPROVALREQUEST']._serialized_end=2086
+  _globals['_DECIDEAPPROVALREQUEST_DECISION']._serialized_start=2027
+  _globals['_DECIDEAPPROVALREQUEST_DECISION']._serialized_end=2086
+  _globals['_PASSKEYPROOF']._serialized_start=2088
+  _globals['_PASSKEYPROOF']._serialized_end=2198
+  _globals['_DECIDEAPPROVALRESPONSE']._serialized_start=2200
+  _globals['_DECIDEAPPROVALRESPONSE']._serialized_end=2266
+  _globals['_WATCHAPPROVALSREQUEST']._serialized_start=2268
+  _globals['_WATCHAPPROVALSREQUEST']._serialized_end=2307
+  _globals['_WATCHAPPROVALSRESPONSE']._serialized_start=2309
+  _globals['_WATCHAPPROVALSRESPONSE']._serialized_end=2375
+  _globals['_LISTCONSENTSREQUEST']._serialized_start=2377
+  _globals['_LISTCONSENTSREQUEST']._serialized_end=2414
+  _globals['_LISTCONSENTSRESPONSE']._serialized_start=2416
+  _globals['_LISTCONSENTSRESPONSE']._serialized_end=2479
+  _globals['_REVOKECONSENTREQUEST']._serialized_start=2481
+  _globals['_REVOKECONSENTREQUEST']._serialized_end=2523
+  _globals['_REVOKECONSENTRESPONSE']._serialized_start=2525
+  _globals['_REVOKECONSENTRESPONSE']._serialized_end=2588
+  _globals['_APPROVALSERVICE']._serialized_start=2591
+  _globals['_APPROVALSERVICE']._serialized_end=3167
 # @@protoc_insertion_point(module_scope)

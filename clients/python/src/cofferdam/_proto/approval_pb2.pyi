@@ -132,6 +132,7 @@ class Approval(google.protobuf.message.Message):
     CONSENT_ID_FIELD_NUMBER: builtins.int
     FREEZES_RUN_FIELD_NUMBER: builtins.int
     DECISION_TIME_FROM_FIELD_NUMBER: builtins.int
+    NEEDS_PASSKEY_FIELD_NUMBER: builtins.int
     approval_id: builtins.str
     """UUIDv7."""
     state: global___Approval.State.ValueType
@@ -190,6 +191,10 @@ class Approval(google.protobuf.message.Message):
     decision_time_from: builtins.str
     """Setting that gives the time for a decision: the shorter of the profile's `approvals.timeout_s` and the daemon's
     `approvals.timeout`, such as `profile review: approvals.timeout_s` or `configuration: approvals.timeout`.
+    """
+    needs_passkey: builtins.bool
+    """Consent has to be signed with a passkey (`proof` of DecideApprovalRequest), as the profile says (`approvals.passkey`). A
+    denial needs none.
     """
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -250,9 +255,10 @@ class Approval(google.protobuf.message.Message):
         consent_id: builtins.str = ...,
         freezes_run: builtins.bool = ...,
         decision_time_from: builtins.str = ...,
+        needs_passkey: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["created_at", b"created_at", "decided_at", b"decided_at", "expires_at", b"expires_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "approval_id", b"approval_id", "approvals_needed", b"approvals_needed", "call_id", b"call_id", "comment", b"comment", "consent_id", b"consent_id", "created_at", b"created_at", "decided_at", b"decided_at", "decided_by", b"decided_by", "decision_time_from", b"decision_time_from", "digest", b"digest", "expires_at", b"expires_at", "files", b"files", "freezes_run", b"freezes_run", "justification", b"justification", "level_needed", b"level_needed", "operation", b"operation", "operation_json", b"operation_json", "policy_digest", b"policy_digest", "preview", b"preview", "profile", b"profile", "remember_options", b"remember_options", "reminded", b"reminded", "requested_by", b"requested_by", "risk", b"risk", "role", b"role", "rule", b"rule", "run_id", b"run_id", "state", b"state", "votes", b"votes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "approval_id", b"approval_id", "approvals_needed", b"approvals_needed", "call_id", b"call_id", "comment", b"comment", "consent_id", b"consent_id", "created_at", b"created_at", "decided_at", b"decided_at", "decided_by", b"decided_by", "decision_time_from", b"decision_time_from", "digest", b"digest", "expires_at", b"expires_at", "files", b"files", "freezes_run", b"freezes_run", "justification", b"justification", "level_needed", b"level_needed", "needs_passkey", b"needs_passkey", "operation", b"operation", "operation_json", b"operation_json", "policy_digest", b"policy_digest", "preview", b"preview", "profile", b"profile", "remember_options", b"remember_options", "reminded", b"reminded", "requested_by", b"requested_by", "risk", b"risk", "role", b"role", "rule", b"rule", "run_id", b"run_id", "state", b"state", "votes", b"votes"]) -> None: ...
 
 global___Approval = Approval
 
@@ -267,6 +273,7 @@ class ApprovalVote(google.protobuf.message.Message):
     APPROVED_FIELD_NUMBER: builtins.int
     VOTED_AT_FIELD_NUMBER: builtins.int
     COMMENT_FIELD_NUMBER: builtins.int
+    SIGNED_FIELD_NUMBER: builtins.int
     principal: builtins.str
     """Principal of the approver."""
     level: builtins.str
@@ -275,6 +282,8 @@ class ApprovalVote(google.protobuf.message.Message):
     """True for consent, false for a denial."""
     comment: builtins.str
     """Comment of the approver."""
+    signed: builtins.bool
+    """The decision is signed with a passkey. The record of it has the signature and all that it covers."""
     @property
     def voted_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When."""
@@ -287,9 +296,10 @@ class ApprovalVote(google.protobuf.message.Message):
         approved: builtins.bool = ...,
         voted_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         comment: builtins.str = ...,
+        signed: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["voted_at", b"voted_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["approved", b"approved", "comment", b"comment", "level", b"level", "principal", b"principal", "voted_at", b"voted_at"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["approved", b"approved", "comment", b"comment", "level", b"level", "principal", b"principal", "signed", b"signed", "voted_at", b"voted_at"]) -> None: ...
 
 global___ApprovalVote = ApprovalVote
 
@@ -495,6 +505,7 @@ class DecideApprovalRequest(google.protobuf.message.Message):
     COMMENT_FIELD_NUMBER: builtins.int
     REMEMBER_FIELD_NUMBER: builtins.int
     PREFIX_FIELD_NUMBER: builtins.int
+    PROOF_FIELD_NUMBER: builtins.int
     approval_id: builtins.str
     """Required."""
     decision: global___DecideApprovalRequest.Decision.ValueType
@@ -507,6 +518,12 @@ class DecideApprovalRequest(google.protobuf.message.Message):
     def prefix(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """For PREFIX: the first words of the command, exactly; at least the program."""
 
+    @property
+    def proof(self) -> global___PasskeyProof:
+        """Signature of the reviewer's passkey over this decision, after PasskeyService.BeginConsent for the same fields. Required
+        for consent if the approval says `needs_passkey`.
+        """
+
     def __init__(
         self,
         *,
@@ -515,10 +532,42 @@ class DecideApprovalRequest(google.protobuf.message.Message):
         comment: builtins.str = ...,
         remember: global___Approval.Remember.ValueType = ...,
         prefix: collections.abc.Iterable[builtins.str] | None = ...,
+        proof: global___PasskeyProof | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["approval_id", b"approval_id", "comment", b"comment", "decision", b"decision", "prefix", b"prefix", "remember", b"remember"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["proof", b"proof"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["approval_id", b"approval_id", "comment", b"comment", "decision", b"decision", "prefix", b"prefix", "proof", b"proof", "remember", b"remember"]) -> None: ...
 
 global___DecideApprovalRequest = DecideApprovalRequest
+
+@typing.final
+class PasskeyProof(google.protobuf.message.Message):
+    """Answer of an authenticator (WebAuthn, `navigator.credentials.get`)."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CREDENTIAL_ID_FIELD_NUMBER: builtins.int
+    AUTHENTICATOR_DATA_FIELD_NUMBER: builtins.int
+    CLIENT_DATA_JSON_FIELD_NUMBER: builtins.int
+    SIGNATURE_FIELD_NUMBER: builtins.int
+    credential_id: builtins.bytes
+    """Id of the passkey, 1 to 1,023 bytes."""
+    authenticator_data: builtins.bytes
+    """Authenticator data, at most 2,048 bytes."""
+    client_data_json: builtins.bytes
+    """Client data as the browser serialised them, at most 2,048 bytes."""
+    signature: builtins.bytes
+    """Signature over the two, at most 128 bytes."""
+    def __init__(
+        self,
+        *,
+        credential_id: builtins.bytes = ...,
+        authenticator_data: builtins.bytes = ...,
+        client_data_json: builtins.bytes = ...,
+        signature: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["authenticator_data", b"authenticator_data", "client_data_json", b"client_data_json", "credential_id", b"credential_id", "signature", b"signature"]) -> None: ...
+
+global___PasskeyProof = PasskeyProof
 
 @typing.final
 class DecideApprovalResponse(google.protobuf.message.Message):

@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x63offerdam/v1/host.proto\x12\x0c\x63offerdam.v1\"\x14\n\x12\x45xamineHostRequest\"B\n\x13\x45xamineHostResponse\x12+\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x19.cofferdam.v1.HostFinding\"\xb8\x01\n\x0bHostFinding\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x32\n\x07verdict\x18\x02 \x01(\x0e\x32!.cofferdam.v1.HostFinding.Verdict\x12\r\n\x05\x66ound\x18\x03 \x01(\t\x12\x0f\n\x07\x66ollows\x18\x04 \x01(\t\"F\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x08\n\x04GOOD\x10\x01\x12\x0b\n\x07LIMITED\x10\x02\x12\x0b\n\x07MISSING\x10\x03\x32\x66\n\x0bHostService\x12W\n\x0b\x45xamineHost\x12 .cofferdam.v1.ExamineHostRequest\x1a!.cofferdam.v1.ExamineHostResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x63offerdam/v1/host.proto\x12\x0c\x63offerdam.v1\"\x14\n\x12\x45xamineHostRequest\"B\n\x13\x45xamineHostResponse\x12+\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x19.cofferdam.v1.HostFinding\"\xb8\x01\n\x0bHostFinding\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x32\n\x07verdict\x18\x02 \x01(\x0e\x32!.cofferdam.v1.HostFinding.Verdict\x12\r\n\x05\x66ound\x18\x03 \x01(\t\x12\x0f\n\x07\x66ollows\x18\x04 \x01(\t\"F\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x08\n\x04GOOD\x10\x01\x12\x0b\n\x07LIMITED\x10\x02\x12\x0b\n\x07MISSING\x10\x03\"\x10\n\x0eGetPoolRequest\"8\n\x0fGetPoolResponse\x12%\n\x05kinds\x18\x01 \x03(\x0b\x32\x16.cofferdam.v1.PoolKind\"9\n\x08PoolKind\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\x0e\n\x06wanted\x18\x03 \x01(\r2\xb3\x01\n\x0bHostService\x12W\n\x0b\x45xamineHost\x12 .cofferdam.v1.ExamineHostRequest\x1a!.cofferdam.v1.ExamineHostResponse\"\x03\x90\x02\x01\x12K\n\x07GetPool\x12\x1c.cofferdam.v1.GetPoolRequest\x1a\x1d.cofferdam.v1.GetPoolResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -23,6 +23,8 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_HOSTSERVICE'].methods_by_name['ExamineHost']._options = None
   _globals['_HOSTSERVICE'].methods_by_name['ExamineHost']._serialized_options = b'\220\002\001'
+  _globals['_HOSTSERVICE'].methods_by_name['GetPool']._options = None
+  _globals['_HOSTSERVICE'].methods_by_name['GetPool']._serialized_options = b'\220\002\001'
   _globals['_EXAMINEHOSTREQUEST']._serialized_start=41
   _globals['_EXAMINEHOSTREQUEST']._serialized_end=61
   _globals['_EXAMINEHOSTRESPONSE']._serialized_start=63
@@ -31,6 +33,12 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_HOSTFINDING']._serialized_end=316
   _globals['_HOSTFINDING_VERDICT']._serialized_start=246
   _globals['_HOSTFINDING_VERDICT']._serialized_end=316
-  _globals['_HOSTSERVICE']._serialized_start=318
-  _globals['_HOSTSERVICE']._serialized_end=420
+  _globals['_GETPOOLREQUEST']._serialized_start=318
+  _globals['_GETPOOLREQUEST']._serialized_end=334
+  _globals['_GETPOOLRESPONSE']._serialized_start=336
+  _globals['_GETPOOLRESPONSE']._serialized_end=392
+  _globals['_POOLKIND']._serialized_start=394
+  _globals['_POOLKIND']._serialized_end=451
+  _globals['_HOSTSERVICE']._serialized_start=454
+  _globals['_HOSTSERVICE']._serialized_end=633
 # @@protoc_insertion_point(module_scope)

@@ -107,3 +107,61 @@ class HostFinding(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["follows", b"follows", "found", b"found", "topic", b"topic", "verdict", b"verdict"]) -> None: ...
 
 global___HostFinding = HostFinding
+
+@typing.final
+class GetPoolRequest(google.protobuf.message.Message):
+    """See HostService.GetPool."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___GetPoolRequest = GetPoolRequest
+
+@typing.final
+class GetPoolResponse(google.protobuf.message.Message):
+    """The pool at this moment."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KINDS_FIELD_NUMBER: builtins.int
+    @property
+    def kinds(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PoolKind]:
+        """One for each kind of container that is made ahead, sorted by name. Empty without a pool in the configuration."""
+
+    def __init__(
+        self,
+        *,
+        kinds: collections.abc.Iterable[global___PoolKind] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["kinds", b"kinds"]) -> None: ...
+
+global___GetPoolResponse = GetPoolResponse
+
+@typing.final
+class PoolKind(google.protobuf.message.Message):
+    """Containers of one kind that are made before a run needs them."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    WAITING_FIELD_NUMBER: builtins.int
+    WANTED_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Profile and image, such as `review/default`. Several kinds can have the same name: they differ in limits."""
+    waiting: builtins.int
+    """Containers that wait now."""
+    wanted: builtins.int
+    """Containers that should wait, by demand and by the memory of the host."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        waiting: builtins.int = ...,
+        wanted: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "waiting", b"waiting", "wanted", b"wanted"]) -> None: ...
+
+global___PoolKind = PoolKind

@@ -117,6 +117,8 @@ class Run(google.protobuf.message.Message):
         """All containers that waited were taken, or lost."""
         NOT_USABLE: Run._ColdBecause.ValueType  # 8
         """The container that waited had changed, or could not be verified. It was removed."""
+        TENANT_SHARE: Run._ColdBecause.ValueType  # 9
+        """Its tenant has had its share of the pool in this minute (`pool_per_minute` of the policy)."""
 
     class ColdBecause(_ColdBecause, metaclass=_ColdBecauseEnumTypeWrapper):
         """Reason why a run got a new container."""
@@ -141,6 +143,8 @@ class Run(google.protobuf.message.Message):
     """All containers that waited were taken, or lost."""
     NOT_USABLE: Run.ColdBecause.ValueType  # 8
     """The container that waited had changed, or could not be verified. It was removed."""
+    TENANT_SHARE: Run.ColdBecause.ValueType  # 9
+    """Its tenant has had its share of the pool in this minute (`pool_per_minute` of the policy)."""
 
     class _EndCause:
         ValueType = typing.NewType("ValueType", builtins.int)

@@ -305,3 +305,59 @@ class TerminalClosed(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_signal", b"_signal"]) -> typing.Literal["signal"] | None: ...
 
 global___TerminalClosed = TerminalClosed
+
+@typing.final
+class ReadRecordingRequest(google.protobuf.message.Message):
+    """See TerminalService.ReadRecording."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    SESSION_ID_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    """Required. The run, which may have ended."""
+    session_id: builtins.str
+    """Required. The session, as the audit log names it."""
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        session_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["run_id", b"run_id", "session_id", b"session_id"]) -> None: ...
+
+global___ReadRecordingRequest = ReadRecordingRequest
+
+@typing.final
+class ReadRecordingResponse(google.protobuf.message.Message):
+    """One event of a recording."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    AT_US_FIELD_NUMBER: builtins.int
+    SIZE_FIELD_NUMBER: builtins.int
+    OUTPUT_FIELD_NUMBER: builtins.int
+    SIGNAL_FIELD_NUMBER: builtins.int
+    at_us: builtins.int
+    """Time since the beginning of the session, microseconds."""
+    output: builtins.str
+    """Text that the terminal showed. Bytes that are no UTF-8 are U+FFFD."""
+    signal: builtins.int
+    """Number of a signal that the operator sent."""
+    @property
+    def size(self) -> global___TerminalSize:
+        """The terminal has this size. First, and then at each change."""
+
+    def __init__(
+        self,
+        *,
+        at_us: builtins.int = ...,
+        size: global___TerminalSize | None = ...,
+        output: builtins.str = ...,
+        signal: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["event", b"event", "output", b"output", "signal", b"signal", "size", b"size"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["at_us", b"at_us", "event", b"event", "output", b"output", "signal", b"signal", "size", b"size"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["size", "output", "signal"] | None: ...
+
+global___ReadRecordingResponse = ReadRecordingResponse

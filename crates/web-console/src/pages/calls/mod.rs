@@ -55,7 +55,7 @@ async fn shown(viewer: Viewer, Path(call): Path<String>, Query(query): Query) ->
     };
     let call = part_of(viewer.services.tools().get_call(quick(request)).await);
     let events = records(&viewer, &call_id).await;
-    // A call that nobody knows has no page.
+    // An unknown call has no page.
     if let (Err(_), Ok([])) = (&call, events.as_deref()) {
         return Err(Problem::not_found());
     }

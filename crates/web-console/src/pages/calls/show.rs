@@ -185,7 +185,7 @@ fn rendered(call: &CallResponse) -> Markup {
 }
 
 fn output(id: &str, name: &str, field: &str, chunk: &OutputChunk) -> Markup {
-    let end = chunk.offset + chunk.data.len() as u64;
+    let end = chunk.offset.saturating_add(chunk.data.len() as u64);
     let more = end < chunk.kept_bytes && !chunk.data.is_empty();
     html! {
         h3 { (name) }

@@ -110,7 +110,7 @@ mod tests {
         let mut tail = Tail::default();
         tail.skip(5);
         for _ in 0..3 {
-            tail.push(&[b'x'; BYTES]);
+            tail.push(&vec![b'x'; BYTES]);
         }
         tail.push(b"end");
         assert_eq!((tail.bytes.len(), tail.left_out), (BYTES, 5 + 2 * BYTES as u64 + 3));

@@ -5,8 +5,9 @@ use axum::body::Body;
 use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use futures_util::{StreamExt as _, stream};
+use futures_util::stream;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 use tonic::codegen::http::StatusCode;
 use tonic::codegen::http::header::CONTENT_TYPE;
 use tonic::{Status, Streaming};
@@ -99,19 +100,22 @@ async fn events(viewer: Viewer, Path((run, session)): Path<(String, String)>) ->
         "This session has too many open pages: close one.",
     ))?;
     let recording = read(&viewer, &id(run)?, &id(session)?).await?;
-    let lines = stream::unfold(Some((recording, slot)), next);
-    let lines = lines.take_until(viewer.session.ended.clone().cancelled_owned());
+    let lines = stream::unfold(Some((recording, slot, viewer.session.ended.clone())), next);
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
-/// Recording that is being sent.
-type Reading = (Streaming<ReadRecordingResponse>, StreamSlot);
+/// Recording that is being sent, and the end of its session.
+type Reading = (Streaming<ReadRecordingResponse>, StreamSlot, CancellationToken);
 
 /// Returns the next line. An error breaks the response, so that the page does not take a part for the whole.
 async fn next(reading: Option<Reading>) -> Option<(Result<String, Status>, Option<Reading>)> {
-    let (mut recording, slot) = reading?;
-    match recording.message().await {
-        Ok(Some(played)) => Some((Ok(line(played)), Some((recording, slot)))),
+    let (mut recording, slot, ended) = reading?;
+    let played = tokio::select! {
+        played = recording.message() => played,
+        () = ended.cancelled() => Err(Status::unauthenticated("the session of the console has ended")),
+    };
+    match played {
+        Ok(Some(played)) => Some((Ok(line(played)), Some((recording, slot, ended)))),
         Ok(None) => None,
         Err(status) => Some((Err(status), None)),
     }

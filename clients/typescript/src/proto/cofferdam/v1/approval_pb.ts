@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/approval.proto.
  */
 export const file_cofferdam_v1_approval: GenFile = /*@__PURE__*/
-  fileDesc("Chtjb2ZmZXJkYW0vdjEvYXBwcm92YWwucHJvdG8SDGNvZmZlcmRhbS52MSK/BwoIQXBwcm92YWwSEwoLYXBwcm92YWxfaWQYASABKAkSKwoFc3RhdGUYAiABKA4yHC5jb2ZmZXJkYW0udjEuQXBwcm92YWwuU3RhdGUSDgoGcnVuX2lkGAMgASgJEg8KB2NhbGxfaWQYBCABKAkSEAoIYWdlbnRfaWQYBSABKAkSFAoMcmVxdWVzdGVkX2J5GAYgASgJEhEKCW9wZXJhdGlvbhgHIAEoCRIWCg5vcGVyYXRpb25fanNvbhgIIAEoCRIPCgdwcmV2aWV3GAkgASgJEhUKDWp1c3RpZmljYXRpb24YCiABKAkSDAoEcmlzaxgLIAEoCRIOCgZkaWdlc3QYDCABKAkSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKZGVjaWRlZF9ieRgPIAEoCRIuCgpkZWNpZGVkX2F0GBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdjb21tZW50GBEgASgJEgwKBHJvbGUYEiABKAkSDwoHcHJvZmlsZRgTIAEoCRIMCgRydWxlGBQgASgJEhUKDXBvbGljeV9kaWdlc3QYFSABKAkSGAoQYXBwcm92YWxzX25lZWRlZBgWIAEoDRIUCgxsZXZlbF9uZWVkZWQYFyABKAkSKQoFdm90ZXMYGCADKAsyGi5jb2ZmZXJkYW0udjEuQXBwcm92YWxWb3RlEjkKEHJlbWVtYmVyX29wdGlvbnMYGSADKA4yHy5jb2ZmZXJkYW0udjEuQXBwcm92YWwuUmVtZW1iZXISJgoFZmlsZXMYGiADKAsyFy5jb2ZmZXJkYW0udjEuQm91bmRGaWxlEhAKCHJlbWluZGVkGBsgASgIEhIKCmNvbnNlbnRfaWQYHCABKAkSEwoLZnJlZXplc19ydW4YHSABKAgSGgoSZGVjaXNpb25fdGltZV9mcm9tGB4gASgJImEKBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASCwoHUEVORElORxABEgwKCEFQUFJPVkVEEAISCgoGREVOSUVEEAMSCwoHRVhQSVJFRBAEEg0KCUNBTkNFTExFRBAFIkYKCFJlbWVtYmVyEhgKFFJFTUVNQkVSX1VOU1BFQ0lGSUVEEAASCAoET05DRRABEgoKBkRJR0VTVBACEgoKBlBSRUZJWBADIoEBCgxBcHByb3ZhbFZvdGUSEQoJcHJpbmNpcGFsGAEgASgJEg0KBWxldmVsGAIgASgJEhAKCGFwcHJvdmVkGAMgASgIEiwKCHZvdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdjb21tZW50GAUgASgJIj0KCUJvdW5kRmlsZRIMCgRwYXRoGAEgASgJEg4KBnNoYTI1NhgCIAEoCRISCgp1bnJlYWRhYmxlGAMgASgJIvsBCgdDb25zZW50EhIKCmNvbnNlbnRfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhMKC2FwcHJvdmFsX2lkGAMgASgJEhEKCW9wZXJhdGlvbhgEIAEoCRItCgRmb3JtGAUgASgOMh8uY29mZmVyZGFtLnYxLkFwcHJvdmFsLlJlbWVtYmVyEg4KBmRpZ2VzdBgGIAEoCRIOCgZwcmVmaXgYByADKAkSFQoNcG9saWN5X2RpZ2VzdBgIIAEoCRIQCghnaXZlbl9ieRgJIAEoCRIsCghnaXZlbl9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiUwoUTGlzdEFwcHJvdmFsc1JlcXVlc3QSKwoFc3RhdGUYASABKA4yHC5jb2ZmZXJkYW0udjEuQXBwcm92YWwuU3RhdGUSDgoGcnVuX2lkGAIgASgJIkIKFUxpc3RBcHByb3ZhbHNSZXNwb25zZRIpCglhcHByb3ZhbHMYASADKAsyFi5jb2ZmZXJkYW0udjEuQXBwcm92YWwiKQoSR2V0QXBwcm92YWxSZXF1ZXN0EhMKC2FwcHJvdmFsX2lkGAEgASgJIj8KE0dldEFwcHJvdmFsUmVzcG9uc2USKAoIYXBwcm92YWwYASABKAsyFi5jb2ZmZXJkYW0udjEuQXBwcm92YWwi/QEKFURlY2lkZUFwcHJvdmFsUmVxdWVzdBITCgthcHByb3ZhbF9pZBgBIAEoCRI+CghkZWNpc2lvbhgCIAEoDjIsLmNvZmZlcmRhbS52MS5EZWNpZGVBcHByb3ZhbFJlcXVlc3QuRGVjaXNpb24SDwoHY29tbWVudBgDIAEoCRIxCghyZW1lbWJlchgEIAEoDjIfLmNvZmZlcmRhbS52MS5BcHByb3ZhbC5SZW1lbWJlchIOCgZwcmVmaXgYBSADKAkiOwoIRGVjaXNpb24SGAoUREVDSVNJT05fVU5TUEVDSUZJRUQQABILCgdBUFBST1ZFEAESCAoEREVOWRACIkIKFkRlY2lkZUFwcHJvdmFsUmVzcG9uc2USKAoIYXBwcm92YWwYASABKAsyFi5jb2ZmZXJkYW0udjEuQXBwcm92YWwiJwoVV2F0Y2hBcHByb3ZhbHNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSJCChZXYXRjaEFwcHJvdmFsc1Jlc3BvbnNlEigKCGFwcHJvdmFsGAEgASgLMhYuY29mZmVyZGFtLnYxLkFwcHJvdmFsIiUKE0xpc3RDb25zZW50c1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJIj8KFExpc3RDb25zZW50c1Jlc3BvbnNlEicKCGNvbnNlbnRzGAEgAygLMhUuY29mZmVyZGFtLnYxLkNvbnNlbnQiKgoUUmV2b2tlQ29uc2VudFJlcXVlc3QSEgoKY29uc2VudF9pZBgBIAEoCSI/ChVSZXZva2VDb25zZW50UmVzcG9uc2USJgoHY29uc2VudBgBIAEoCzIVLmNvZmZlcmRhbS52MS5Db25zZW50MsAECg9BcHByb3ZhbFNlcnZpY2USXQoNTGlzdEFwcHJvdmFscxIiLmNvZmZlcmRhbS52MS5MaXN0QXBwcm92YWxzUmVxdWVzdBojLmNvZmZlcmRhbS52MS5MaXN0QXBwcm92YWxzUmVzcG9uc2UiA5ACARJXCgtHZXRBcHByb3ZhbBIgLmNvZmZlcmRhbS52MS5HZXRBcHByb3ZhbFJlcXVlc3QaIS5jb2ZmZXJkYW0udjEuR2V0QXBwcm92YWxSZXNwb25zZSIDkAIBElsKDkRlY2lkZUFwcHJvdmFsEiMuY29mZmVyZGFtLnYxLkRlY2lkZUFwcHJvdmFsUmVxdWVzdBokLmNvZmZlcmRhbS52MS5EZWNpZGVBcHByb3ZhbFJlc3BvbnNlEmIKDldhdGNoQXBwcm92YWxzEiMuY29mZmVyZGFtLnYxLldhdGNoQXBwcm92YWxzUmVxdWVzdBokLmNvZmZlcmRhbS52MS5XYXRjaEFwcHJvdmFsc1Jlc3BvbnNlIgOQAgEwARJaCgxMaXN0Q29uc2VudHMSIS5jb2ZmZXJkYW0udjEuTGlzdENvbnNlbnRzUmVxdWVzdBoiLmNvZmZlcmRhbS52MS5MaXN0Q29uc2VudHNSZXNwb25zZSIDkAIBElgKDVJldm9rZUNvbnNlbnQSIi5jb2ZmZXJkYW0udjEuUmV2b2tlQ29uc2VudFJlcXVlc3QaIy5jb2ZmZXJkYW0udjEuUmV2b2tlQ29uc2VudFJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_timestamp]);
+  fileDesc("Chtjb2ZmZXJkYW0vdjEvYXBwcm92YWwucHJvdG8SDGNvZmZlcmRhbS52MSLWBwoIQXBwcm92YWwSEwoLYXBwcm92YWxfaWQYASABKAkSKwoFc3RhdGUYAiABKA4yHC5jb2ZmZXJkYW0udjEuQXBwcm92YWwuU3RhdGUSDgoGcnVuX2lkGAMgASgJEg8KB2NhbGxfaWQYBCABKAkSEAoIYWdlbnRfaWQYBSABKAkSFAoMcmVxdWVzdGVkX2J5GAYgASgJEhEKCW9wZXJhdGlvbhgHIAEoCRIWCg5vcGVyYXRpb25fanNvbhgIIAEoCRIPCgdwcmV2aWV3GAkgASgJEhUKDWp1c3RpZmljYXRpb24YCiABKAkSDAoEcmlzaxgLIAEoCRIOCgZkaWdlc3QYDCABKAkSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKZGVjaWRlZF9ieRgPIAEoCRIuCgpkZWNpZGVkX2F0GBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdjb21tZW50GBEgASgJEgwKBHJvbGUYEiABKAkSDwoHcHJvZmlsZRgTIAEoCRIMCgRydWxlGBQgASgJEhUKDXBvbGljeV9kaWdlc3QYFSABKAkSGAoQYXBwcm92YWxzX25lZWRlZBgWIAEoDRIUCgxsZXZlbF9uZWVkZWQYFyABKAkSKQoFdm90ZXMYGCADKAsyGi5jb2ZmZXJkYW0udjEuQXBwcm92YWxWb3RlEjkKEHJlbWVtYmVyX29wdGlvbnMYGSADKA4yHy5jb2ZmZXJkYW0udjEuQXBwcm92YWwuUmVtZW1iZXISJgoFZmlsZXMYGiADKAsyFy5jb2ZmZXJkYW0udjEuQm91bmRGaWxlEhAKCHJlbWluZGVkGBsgASgIEhIKCmNvbnNlbnRfaWQYHCABKAkSEwoLZnJlZXplc19ydW4YHSABKAgSGgoSZGVjaXNpb25fdGltZV9mcm9tGB4gASgJEhUKDW5lZWRzX3Bhc3NrZXkYHyABKAgiYQoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABILCgdQRU5ESU5HEAESDAoIQVBQUk9WRUQQAhIKCgZERU5JRUQQAxILCgdFWFBJUkVEEAQSDQoJQ0FOQ0VMTEVEEAUiRgoIUmVtZW1iZXISGAoUUkVNRU1CRVJfVU5TUEVDSUZJRUQQABIICgRPTkNFEAESCgoGRElHRVNUEAISCgoGUFJFRklYEAMikQEKDEFwcHJvdmFsVm90ZRIRCglwcmluY2lwYWwYASABKAkSDQoFbGV2ZWwYAiABKAkSEAoIYXBwcm92ZWQYAyABKAgSLAoIdm90ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2NvbW1lbnQYBSABKAkSDgoGc2lnbmVkGAYgASgIIj0KCUJvdW5kRmlsZRIMCgRwYXRoGAEgASgJEg4KBnNoYTI1NhgCIAEoCRISCgp1bnJlYWRhYmxlGAMgASgJIvsBCgdDb25zZW50EhIKCmNvbnNlbnRfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhMKC2FwcHJvdmFsX2lkGAMgASgJEhEKCW9wZXJhdGlvbhgEIAEoCRItCgRmb3JtGAUgASgOMh8uY29mZmVyZGFtLnYxLkFwcHJvdmFsLlJlbWVtYmVyEg4KBmRpZ2VzdBgGIAEoCRIOCgZwcmVmaXgYByADKAkSFQoNcG9saWN5X2RpZ2VzdBgIIAEoCRIQCghnaXZlbl9ieRgJIAEoCRIsCghnaXZlbl9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiUwoUTGlzdEFwcHJvdmFsc1JlcXVlc3QSKwoFc3RhdGUYASABKA4yHC5jb2ZmZXJkYW0udjEuQXBwcm92YWwuU3RhdGUSDgoGcnVuX2lkGAIgASgJIkIKFUxpc3RBcHByb3ZhbHNSZXNwb25zZRIpCglhcHByb3ZhbHMYASADKAsyFi5jb2ZmZXJkYW0udjEuQXBwcm92YWwiKQoSR2V0QXBwcm92YWxSZXF1ZXN0EhMKC2FwcHJvdmFsX2lkGAEgASgJIj8KE0dldEFwcHJvdmFsUmVzcG9uc2USKAoIYXBwcm92YWwYASABKAsyFi5jb2ZmZXJkYW0udjEuQXBwcm92YWwiqAIKFURlY2lkZUFwcHJvdmFsUmVxdWVzdBITCgthcHByb3ZhbF9pZBgBIAEoCRI+CghkZWNpc2lvbhgCIAEoDjIsLmNvZmZlcmRhbS52MS5EZWNpZGVBcHByb3ZhbFJlcXVlc3QuRGVjaXNpb24SDwoHY29tbWVudBgDIAEoCRIxCghyZW1lbWJlchgEIAEoDjIfLmNvZmZlcmRhbS52MS5BcHByb3ZhbC5SZW1lbWJlchIOCgZwcmVmaXgYBSADKAkSKQoFcHJvb2YYBiABKAsyGi5jb2ZmZXJkYW0udjEuUGFzc2tleVByb29mIjsKCERlY2lzaW9uEhgKFERFQ0lTSU9OX1VOU1BFQ0lGSUVEEAASCwoHQVBQUk9WRRABEggKBERFTlkQAiJuCgxQYXNza2V5UHJvb2YSFQoNY3JlZGVudGlhbF9pZBgBIAEoDBIaChJhdXRoZW50aWNhdG9yX2RhdGEYAiABKAwSGAoQY2xpZW50X2RhdGFfanNvbhgDIAEoDBIRCglzaWduYXR1cmUYBCABKAwiQgoWRGVjaWRlQXBwcm92YWxSZXNwb25zZRIoCghhcHByb3ZhbBgBIAEoCzIWLmNvZmZlcmRhbS52MS5BcHByb3ZhbCInChVXYXRjaEFwcHJvdmFsc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJIkIKFldhdGNoQXBwcm92YWxzUmVzcG9uc2USKAoIYXBwcm92YWwYASABKAsyFi5jb2ZmZXJkYW0udjEuQXBwcm92YWwiJQoTTGlzdENvbnNlbnRzUmVxdWVzdBIOCgZydW5faWQYASABKAkiPwoUTGlzdENvbnNlbnRzUmVzcG9uc2USJwoIY29uc2VudHMYASADKAsyFS5jb2ZmZXJkYW0udjEuQ29uc2VudCIqChRSZXZva2VDb25zZW50UmVxdWVzdBISCgpjb25zZW50X2lkGAEgASgJIj8KFVJldm9rZUNvbnNlbnRSZXNwb25zZRImCgdjb25zZW50GAEgASgLMhUuY29mZmVyZGFtLnYxLkNvbnNlbnQywAQKD0FwcHJvdmFsU2VydmljZRJdCg1MaXN0QXBwcm92YWxzEiIuY29mZmVyZGFtLnYxLkxpc3RBcHByb3ZhbHNSZXF1ZXN0GiMuY29mZmVyZGFtLnYxLkxpc3RBcHByb3ZhbHNSZXNwb25zZSIDkAIBElcKC0dldEFwcHJvdmFsEiAuY29mZmVyZGFtLnYxLkdldEFwcHJvdmFsUmVxdWVzdBohLmNvZmZlcmRhbS52MS5HZXRBcHByb3ZhbFJlc3BvbnNlIgOQAgESWwoORGVjaWRlQXBwcm92YWwSIy5jb2ZmZXJkYW0udjEuRGVjaWRlQXBwcm92YWxSZXF1ZXN0GiQuY29mZmVyZGFtLnYxLkRlY2lkZUFwcHJvdmFsUmVzcG9uc2USYgoOV2F0Y2hBcHByb3ZhbHMSIy5jb2ZmZXJkYW0udjEuV2F0Y2hBcHByb3ZhbHNSZXF1ZXN0GiQuY29mZmVyZGFtLnYxLldhdGNoQXBwcm92YWxzUmVzcG9uc2UiA5ACATABEloKDExpc3RDb25zZW50cxIhLmNvZmZlcmRhbS52MS5MaXN0Q29uc2VudHNSZXF1ZXN0GiIuY29mZmVyZGFtLnYxLkxpc3RDb25zZW50c1Jlc3BvbnNlIgOQAgESWAoNUmV2b2tlQ29uc2VudBIiLmNvZmZlcmRhbS52MS5SZXZva2VDb25zZW50UmVxdWVzdBojLmNvZmZlcmRhbS52MS5SZXZva2VDb25zZW50UmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_timestamp]);
 
 /**
  * A call that needs consent, a connection out of a run (operation `connect`), or a push of git by a program in a run
@@ -239,6 +239,14 @@ export type Approval = Message<"cofferdam.v1.Approval"> & {
    * @generated from field: string decision_time_from = 30;
    */
   decisionTimeFrom: string;
+
+  /**
+   * Consent has to be signed with a passkey (`proof` of DecideApprovalRequest), as the profile says (`approvals.passkey`). A
+   * denial needs none.
+   *
+   * @generated from field: bool needs_passkey = 31;
+   */
+  needsPasskey: boolean;
 };
 
 /**
@@ -388,6 +396,13 @@ export type ApprovalVote = Message<"cofferdam.v1.ApprovalVote"> & {
    * @generated from field: string comment = 5;
    */
   comment: string;
+
+  /**
+   * The decision is signed with a passkey. The record of it has the signature and all that it covers.
+   *
+   * @generated from field: bool signed = 6;
+   */
+  signed: boolean;
 };
 
 /**
@@ -648,6 +663,14 @@ export type DecideApprovalRequest = Message<"cofferdam.v1.DecideApprovalRequest"
    * @generated from field: repeated string prefix = 5;
    */
   prefix: string[];
+
+  /**
+   * Signature of the reviewer's passkey over this decision, after PasskeyService.BeginConsent for the same fields. Required
+   * for consent if the approval says `needs_passkey`.
+   *
+   * @generated from field: cofferdam.v1.PasskeyProof proof = 6;
+   */
+  proof?: PasskeyProof | undefined;
 };
 
 /**
@@ -692,6 +715,48 @@ export const DecideApprovalRequest_DecisionSchema: GenEnum<DecideApprovalRequest
   enumDesc(file_cofferdam_v1_approval, 8, 0);
 
 /**
+ * Answer of an authenticator (WebAuthn, `navigator.credentials.get`).
+ *
+ * @generated from message cofferdam.v1.PasskeyProof
+ */
+export type PasskeyProof = Message<"cofferdam.v1.PasskeyProof"> & {
+  /**
+   * Id of the passkey, 1 to 1,023 bytes.
+   *
+   * @generated from field: bytes credential_id = 1;
+   */
+  credentialId: Uint8Array;
+
+  /**
+   * Authenticator data, at most 2,048 bytes.
+   *
+   * @generated from field: bytes authenticator_data = 2;
+   */
+  authenticatorData: Uint8Array;
+
+  /**
+   * Client data as the browser serialised them, at most 2,048 bytes.
+   *
+   * @generated from field: bytes client_data_json = 3;
+   */
+  clientDataJson: Uint8Array;
+
+  /**
+   * Signature over the two, at most 128 bytes.
+   *
+   * @generated from field: bytes signature = 4;
+   */
+  signature: Uint8Array;
+};
+
+/**
+ * Describes the message cofferdam.v1.PasskeyProof.
+ * Use `create(PasskeyProofSchema)` to create a new message.
+ */
+export const PasskeyProofSchema: GenMessage<PasskeyProof> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_approval, 9);
+
+/**
  * The approval, decided on. It is still PENDING when it needs more consents.
  *
  * @generated from message cofferdam.v1.DecideApprovalResponse
@@ -710,7 +775,7 @@ export type DecideApprovalResponse = Message<"cofferdam.v1.DecideApprovalRespons
  * Use `create(DecideApprovalResponseSchema)` to create a new message.
  */
 export const DecideApprovalResponseSchema: GenMessage<DecideApprovalResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_approval, 9);
+  messageDesc(file_cofferdam_v1_approval, 10);
 
 /**
  * See ApprovalService.WatchApprovals.
@@ -731,7 +796,7 @@ export type WatchApprovalsRequest = Message<"cofferdam.v1.WatchApprovalsRequest"
  * Use `create(WatchApprovalsRequestSchema)` to create a new message.
  */
 export const WatchApprovalsRequestSchema: GenMessage<WatchApprovalsRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_approval, 10);
+  messageDesc(file_cofferdam_v1_approval, 11);
 
 /**
  * An approval that is new or has changed.
@@ -752,7 +817,7 @@ export type WatchApprovalsResponse = Message<"cofferdam.v1.WatchApprovalsRespons
  * Use `create(WatchApprovalsResponseSchema)` to create a new message.
  */
 export const WatchApprovalsResponseSchema: GenMessage<WatchApprovalsResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_approval, 11);
+  messageDesc(file_cofferdam_v1_approval, 12);
 
 /**
  * See ApprovalService.ListConsents.
@@ -773,7 +838,7 @@ export type ListConsentsRequest = Message<"cofferdam.v1.ListConsentsRequest"> & 
  * Use `create(ListConsentsRequestSchema)` to create a new message.
  */
 export const ListConsentsRequestSchema: GenMessage<ListConsentsRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_approval, 12);
+  messageDesc(file_cofferdam_v1_approval, 13);
 
 /**
  * Consents that are remembered.
@@ -794,7 +859,7 @@ export type ListConsentsResponse = Message<"cofferdam.v1.ListConsentsResponse"> 
  * Use `create(ListConsentsResponseSchema)` to create a new message.
  */
 export const ListConsentsResponseSchema: GenMessage<ListConsentsResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_approval, 13);
+  messageDesc(file_cofferdam_v1_approval, 14);
 
 /**
  * See ApprovalService.RevokeConsent.
@@ -815,7 +880,7 @@ export type RevokeConsentRequest = Message<"cofferdam.v1.RevokeConsentRequest"> 
  * Use `create(RevokeConsentRequestSchema)` to create a new message.
  */
 export const RevokeConsentRequestSchema: GenMessage<RevokeConsentRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_approval, 14);
+  messageDesc(file_cofferdam_v1_approval, 15);
 
 /**
  * The consent, which has ended.
@@ -836,7 +901,7 @@ export type RevokeConsentResponse = Message<"cofferdam.v1.RevokeConsentResponse"
  * Use `create(RevokeConsentResponseSchema)` to create a new message.
  */
 export const RevokeConsentResponseSchema: GenMessage<RevokeConsentResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_approval, 15);
+  messageDesc(file_cofferdam_v1_approval, 16);
 
 /**
  * Lists calls, connections and pushes that wait for consent, and records decisions.

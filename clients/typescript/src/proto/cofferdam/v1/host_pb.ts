@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/host.proto.
  */
 export const file_cofferdam_v1_host: GenFile = /*@__PURE__*/
-  fileDesc("Chdjb2ZmZXJkYW0vdjEvaG9zdC5wcm90bxIMY29mZmVyZGFtLnYxIhQKEkV4YW1pbmVIb3N0UmVxdWVzdCJCChNFeGFtaW5lSG9zdFJlc3BvbnNlEisKCGZpbmRpbmdzGAEgAygLMhkuY29mZmVyZGFtLnYxLkhvc3RGaW5kaW5nIrgBCgtIb3N0RmluZGluZxINCgV0b3BpYxgBIAEoCRIyCgd2ZXJkaWN0GAIgASgOMiEuY29mZmVyZGFtLnYxLkhvc3RGaW5kaW5nLlZlcmRpY3QSDQoFZm91bmQYAyABKAkSDwoHZm9sbG93cxgEIAEoCSJGCgdWZXJkaWN0EhcKE1ZFUkRJQ1RfVU5TUEVDSUZJRUQQABIICgRHT09EEAESCwoHTElNSVRFRBACEgsKB01JU1NJTkcQAzJmCgtIb3N0U2VydmljZRJXCgtFeGFtaW5lSG9zdBIgLmNvZmZlcmRhbS52MS5FeGFtaW5lSG9zdFJlcXVlc3QaIS5jb2ZmZXJkYW0udjEuRXhhbWluZUhvc3RSZXNwb25zZSIDkAIBYgZwcm90bzM");
+  fileDesc("Chdjb2ZmZXJkYW0vdjEvaG9zdC5wcm90bxIMY29mZmVyZGFtLnYxIhQKEkV4YW1pbmVIb3N0UmVxdWVzdCJCChNFeGFtaW5lSG9zdFJlc3BvbnNlEisKCGZpbmRpbmdzGAEgAygLMhkuY29mZmVyZGFtLnYxLkhvc3RGaW5kaW5nIrgBCgtIb3N0RmluZGluZxINCgV0b3BpYxgBIAEoCRIyCgd2ZXJkaWN0GAIgASgOMiEuY29mZmVyZGFtLnYxLkhvc3RGaW5kaW5nLlZlcmRpY3QSDQoFZm91bmQYAyABKAkSDwoHZm9sbG93cxgEIAEoCSJGCgdWZXJkaWN0EhcKE1ZFUkRJQ1RfVU5TUEVDSUZJRUQQABIICgRHT09EEAESCwoHTElNSVRFRBACEgsKB01JU1NJTkcQAyIQCg5HZXRQb29sUmVxdWVzdCI4Cg9HZXRQb29sUmVzcG9uc2USJQoFa2luZHMYASADKAsyFi5jb2ZmZXJkYW0udjEuUG9vbEtpbmQiOQoIUG9vbEtpbmQSDAoEbmFtZRgBIAEoCRIPCgd3YWl0aW5nGAIgASgNEg4KBndhbnRlZBgDIAEoDTKzAQoLSG9zdFNlcnZpY2USVwoLRXhhbWluZUhvc3QSIC5jb2ZmZXJkYW0udjEuRXhhbWluZUhvc3RSZXF1ZXN0GiEuY29mZmVyZGFtLnYxLkV4YW1pbmVIb3N0UmVzcG9uc2UiA5ACARJLCgdHZXRQb29sEhwuY29mZmVyZGFtLnYxLkdldFBvb2xSZXF1ZXN0Gh0uY29mZmVyZGFtLnYxLkdldFBvb2xSZXNwb25zZSIDkAIBYgZwcm90bzM");
 
 /**
  * See HostService.ExamineHost.
@@ -134,6 +134,77 @@ export const HostFinding_VerdictSchema: GenEnum<HostFinding_Verdict> = /*@__PURE
   enumDesc(file_cofferdam_v1_host, 2, 0);
 
 /**
+ * See HostService.GetPool.
+ *
+ * @generated from message cofferdam.v1.GetPoolRequest
+ */
+export type GetPoolRequest = Message<"cofferdam.v1.GetPoolRequest"> & {
+};
+
+/**
+ * Describes the message cofferdam.v1.GetPoolRequest.
+ * Use `create(GetPoolRequestSchema)` to create a new message.
+ */
+export const GetPoolRequestSchema: GenMessage<GetPoolRequest> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_host, 3);
+
+/**
+ * The pool at this moment.
+ *
+ * @generated from message cofferdam.v1.GetPoolResponse
+ */
+export type GetPoolResponse = Message<"cofferdam.v1.GetPoolResponse"> & {
+  /**
+   * One for each kind of container that is made ahead, sorted by name. Empty without a pool in the configuration.
+   *
+   * @generated from field: repeated cofferdam.v1.PoolKind kinds = 1;
+   */
+  kinds: PoolKind[];
+};
+
+/**
+ * Describes the message cofferdam.v1.GetPoolResponse.
+ * Use `create(GetPoolResponseSchema)` to create a new message.
+ */
+export const GetPoolResponseSchema: GenMessage<GetPoolResponse> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_host, 4);
+
+/**
+ * Containers of one kind that are made before a run needs them.
+ *
+ * @generated from message cofferdam.v1.PoolKind
+ */
+export type PoolKind = Message<"cofferdam.v1.PoolKind"> & {
+  /**
+   * Profile and image, such as `review/default`. Several kinds can have the same name: they differ in limits.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Containers that wait now.
+   *
+   * @generated from field: uint32 waiting = 2;
+   */
+  waiting: number;
+
+  /**
+   * Containers that should wait, by demand and by the memory of the host.
+   *
+   * @generated from field: uint32 wanted = 3;
+   */
+  wanted: number;
+};
+
+/**
+ * Describes the message cofferdam.v1.PoolKind.
+ * Use `create(PoolKindSchema)` to create a new message.
+ */
+export const PoolKindSchema: GenMessage<PoolKind> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_host, 5);
+
+/**
  * Examines the host on which the daemon runs.
  *
  * @generated from service cofferdam.v1.HostService
@@ -151,6 +222,16 @@ export const HostService: GenService<{
     methodKind: "unary";
     input: typeof ExamineHostRequestSchema;
     output: typeof ExamineHostResponseSchema;
+  },
+  /**
+   * Containers that wait for runs, without a question to the engine.
+   *
+   * @generated from rpc cofferdam.v1.HostService.GetPool
+   */
+  getPool: {
+    methodKind: "unary";
+    input: typeof GetPoolRequestSchema;
+    output: typeof GetPoolResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_cofferdam_v1_host, 0);

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/terminal.proto.
  */
 export const file_cofferdam_v1_terminal: GenFile = /*@__PURE__*/
-  fileDesc("Chtjb2ZmZXJkYW0vdjEvdGVybWluYWwucHJvdG8SDGNvZmZlcmRhbS52MSK7AQoTT3BlblRlcm1pbmFsUmVxdWVzdBIsCgVzdGFydBgBIAEoCzIbLmNvZmZlcmRhbS52MS5UZXJtaW5hbFN0YXJ0SAASDwoFaW5wdXQYAiABKAxIABIsCgZyZXNpemUYAyABKAsyGi5jb2ZmZXJkYW0udjEuVGVybWluYWxTaXplSAASLgoGc2lnbmFsGAQgASgLMhwuY29mZmVyZGFtLnYxLlRlcm1pbmFsU2lnbmFsSABCBwoFZXZlbnQihQEKDVRlcm1pbmFsU3RhcnQSDgoGcnVuX2lkGAEgASgJEg8KB2NvbW1hbmQYAiADKAkSCwoDY3dkGAMgASgJEgwKBHRlcm0YBCABKAkSKAoEc2l6ZRgFIAEoCzIaLmNvZmZlcmRhbS52MS5UZXJtaW5hbFNpemUSDgoGcGF1c2VkGAYgASgIIi0KDFRlcm1pbmFsU2l6ZRIMCgRyb3dzGAEgASgNEg8KB2NvbHVtbnMYAiABKA0ijwEKDlRlcm1pbmFsU2lnbmFsEi8KBGtpbmQYASABKA4yIS5jb2ZmZXJkYW0udjEuVGVybWluYWxTaWduYWwuS2luZCJMCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIHCgNIVVAQARIHCgNJTlQQAhIICgRRVUlUEAMSCAoEVEVSTRAEEggKBEtJTEwQBSKRAQoUT3BlblRlcm1pbmFsUmVzcG9uc2USLgoGb3BlbmVkGAEgASgLMhwuY29mZmVyZGFtLnYxLlRlcm1pbmFsT3BlbmVkSAASEAoGb3V0cHV0GAIgASgMSAASLgoGY2xvc2VkGAMgASgLMhwuY29mZmVyZGFtLnYxLlRlcm1pbmFsQ2xvc2VkSABCBwoFZXZlbnQiNAoOVGVybWluYWxPcGVuZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRIOCgZwYXVzZWQYAiABKAgihwIKDlRlcm1pbmFsQ2xvc2VkEjMKBnJlYXNvbhgBIAEoDjIjLmNvZmZlcmRhbS52MS5UZXJtaW5hbENsb3NlZC5SZWFzb24SFgoJZXhpdF9jb2RlGAIgASgFSACIAQESEwoGc2lnbmFsGAMgASgFSAGIAQEiegoGUmVhc29uEhYKElJFQVNPTl9VTlNQRUNJRklFRBAAEgoKBkVYSVRFRBABEhAKDERJU0NPTk5FQ1RFRBACEg0KCVJVTl9FTkRFRBADEg0KCVRJTUVEX09VVBAEEhIKDlJFQ09SRElOR19GVUxMEAUSCAoETE9TVBAGQgwKCl9leGl0X2NvZGVCCQoHX3NpZ25hbDJsCg9UZXJtaW5hbFNlcnZpY2USWQoMT3BlblRlcm1pbmFsEiEuY29mZmVyZGFtLnYxLk9wZW5UZXJtaW5hbFJlcXVlc3QaIi5jb2ZmZXJkYW0udjEuT3BlblRlcm1pbmFsUmVzcG9uc2UoATABYgZwcm90bzM");
+  fileDesc("Chtjb2ZmZXJkYW0vdjEvdGVybWluYWwucHJvdG8SDGNvZmZlcmRhbS52MSK7AQoTT3BlblRlcm1pbmFsUmVxdWVzdBIsCgVzdGFydBgBIAEoCzIbLmNvZmZlcmRhbS52MS5UZXJtaW5hbFN0YXJ0SAASDwoFaW5wdXQYAiABKAxIABIsCgZyZXNpemUYAyABKAsyGi5jb2ZmZXJkYW0udjEuVGVybWluYWxTaXplSAASLgoGc2lnbmFsGAQgASgLMhwuY29mZmVyZGFtLnYxLlRlcm1pbmFsU2lnbmFsSABCBwoFZXZlbnQihQEKDVRlcm1pbmFsU3RhcnQSDgoGcnVuX2lkGAEgASgJEg8KB2NvbW1hbmQYAiADKAkSCwoDY3dkGAMgASgJEgwKBHRlcm0YBCABKAkSKAoEc2l6ZRgFIAEoCzIaLmNvZmZlcmRhbS52MS5UZXJtaW5hbFNpemUSDgoGcGF1c2VkGAYgASgIIi0KDFRlcm1pbmFsU2l6ZRIMCgRyb3dzGAEgASgNEg8KB2NvbHVtbnMYAiABKA0ijwEKDlRlcm1pbmFsU2lnbmFsEi8KBGtpbmQYASABKA4yIS5jb2ZmZXJkYW0udjEuVGVybWluYWxTaWduYWwuS2luZCJMCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIHCgNIVVAQARIHCgNJTlQQAhIICgRRVUlUEAMSCAoEVEVSTRAEEggKBEtJTEwQBSKRAQoUT3BlblRlcm1pbmFsUmVzcG9uc2USLgoGb3BlbmVkGAEgASgLMhwuY29mZmVyZGFtLnYxLlRlcm1pbmFsT3BlbmVkSAASEAoGb3V0cHV0GAIgASgMSAASLgoGY2xvc2VkGAMgASgLMhwuY29mZmVyZGFtLnYxLlRlcm1pbmFsQ2xvc2VkSABCBwoFZXZlbnQiNAoOVGVybWluYWxPcGVuZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRIOCgZwYXVzZWQYAiABKAgihwIKDlRlcm1pbmFsQ2xvc2VkEjMKBnJlYXNvbhgBIAEoDjIjLmNvZmZlcmRhbS52MS5UZXJtaW5hbENsb3NlZC5SZWFzb24SFgoJZXhpdF9jb2RlGAIgASgFSACIAQESEwoGc2lnbmFsGAMgASgFSAGIAQEiegoGUmVhc29uEhYKElJFQVNPTl9VTlNQRUNJRklFRBAAEgoKBkVYSVRFRBABEhAKDERJU0NPTk5FQ1RFRBACEg0KCVJVTl9FTkRFRBADEg0KCVRJTUVEX09VVBAEEhIKDlJFQ09SRElOR19GVUxMEAUSCAoETE9TVBAGQgwKCl9leGl0X2NvZGVCCQoHX3NpZ25hbCI6ChRSZWFkUmVjb3JkaW5nUmVxdWVzdBIOCgZydW5faWQYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCSJ/ChVSZWFkUmVjb3JkaW5nUmVzcG9uc2USDQoFYXRfdXMYASABKAQSKgoEc2l6ZRgCIAEoCzIaLmNvZmZlcmRhbS52MS5UZXJtaW5hbFNpemVIABIQCgZvdXRwdXQYAyABKAlIABIQCgZzaWduYWwYBCABKA1IAEIHCgVldmVudDLIAQoPVGVybWluYWxTZXJ2aWNlElkKDE9wZW5UZXJtaW5hbBIhLmNvZmZlcmRhbS52MS5PcGVuVGVybWluYWxSZXF1ZXN0GiIuY29mZmVyZGFtLnYxLk9wZW5UZXJtaW5hbFJlc3BvbnNlKAEwARJaCg1SZWFkUmVjb3JkaW5nEiIuY29mZmVyZGFtLnYxLlJlYWRSZWNvcmRpbmdSZXF1ZXN0GiMuY29mZmVyZGFtLnYxLlJlYWRSZWNvcmRpbmdSZXNwb25zZTABYgZwcm90bzM");
 
 /**
  * From the operator.
@@ -403,6 +403,86 @@ export const TerminalClosed_ReasonSchema: GenEnum<TerminalClosed_Reason> = /*@__
   enumDesc(file_cofferdam_v1_terminal, 6, 0);
 
 /**
+ * See TerminalService.ReadRecording.
+ *
+ * @generated from message cofferdam.v1.ReadRecordingRequest
+ */
+export type ReadRecordingRequest = Message<"cofferdam.v1.ReadRecordingRequest"> & {
+  /**
+   * Required. The run, which may have ended.
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId: string;
+
+  /**
+   * Required. The session, as the audit log names it.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.ReadRecordingRequest.
+ * Use `create(ReadRecordingRequestSchema)` to create a new message.
+ */
+export const ReadRecordingRequestSchema: GenMessage<ReadRecordingRequest> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_terminal, 7);
+
+/**
+ * One event of a recording.
+ *
+ * @generated from message cofferdam.v1.ReadRecordingResponse
+ */
+export type ReadRecordingResponse = Message<"cofferdam.v1.ReadRecordingResponse"> & {
+  /**
+   * Time since the beginning of the session, microseconds.
+   *
+   * @generated from field: uint64 at_us = 1;
+   */
+  atUs: bigint;
+
+  /**
+   * Kind of the event.
+   *
+   * @generated from oneof cofferdam.v1.ReadRecordingResponse.event
+   */
+  event: {
+    /**
+     * The terminal has this size. First, and then at each change.
+     *
+     * @generated from field: cofferdam.v1.TerminalSize size = 2;
+     */
+    value: TerminalSize;
+    case: "size";
+  } | {
+    /**
+     * Text that the terminal showed. Bytes that are no UTF-8 are U+FFFD.
+     *
+     * @generated from field: string output = 3;
+     */
+    value: string;
+    case: "output";
+  } | {
+    /**
+     * Number of a signal that the operator sent.
+     *
+     * @generated from field: uint32 signal = 4;
+     */
+    value: number;
+    case: "signal";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message cofferdam.v1.ReadRecordingResponse.
+ * Use `create(ReadRecordingResponseSchema)` to create a new message.
+ */
+export const ReadRecordingResponseSchema: GenMessage<ReadRecordingResponse> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_terminal, 8);
+
+/**
  * Opens terminals in runs. For operators, not for agents: no policy judges the input, so it is recorded in full. The
  * audit log has the session's beginning before its first byte, and its end with the digest of the recording.
  *
@@ -419,6 +499,18 @@ export const TerminalService: GenService<{
     methodKind: "bidi_streaming";
     input: typeof OpenTerminalRequestSchema;
     output: typeof OpenTerminalResponseSchema;
+  },
+  /**
+   * Plays the recording of a session: what its terminal showed, and when. The input is left out, because it has passwords
+   * that the terminal did not show. Each reading is on record before its first byte. The recording of a session that is
+   * open ends at the present. Fails with NOT_FOUND if the run has no recording of this session.
+   *
+   * @generated from rpc cofferdam.v1.TerminalService.ReadRecording
+   */
+  readRecording: {
+    methodKind: "server_streaming";
+    input: typeof ReadRecordingRequestSchema;
+    output: typeof ReadRecordingResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_cofferdam_v1_terminal, 0);

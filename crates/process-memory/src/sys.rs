@@ -1,7 +1,7 @@
 //! Implements the allocator, which overwrites all freed memory, and wraps two functions of mimalloc that its crate does
 //! not.
 //!
-//! Only this file of the daemon contains `unsafe` code.
+//! Only this file contains `unsafe` code.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -19,7 +19,7 @@ unsafe extern "C" {
 }
 
 /// Gives back to the kernel the memory that this thread has freed, and memory that no thread owns.
-pub(super) fn collect() {
+pub(crate) fn collect() {
     // SAFETY: the function accepts any value, may be called by any thread, and touches only the allocator's own memory.
     unsafe { mi_collect(true) }
 }
@@ -28,7 +28,7 @@ pub(super) fn collect() {
 ///
 /// Secrets pass through the buffers of many libraries, which copy, grow and free them as they like. Only the allocator
 /// sees the end of every copy.
-pub(crate) struct Wiping;
+pub struct Wiping;
 
 // SAFETY: mimalloc provides every block, with the layout that was requested. Bytes of a block are written only when its
 // owner gives them up.
