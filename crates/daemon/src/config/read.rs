@@ -25,8 +25,8 @@ use terminals::Limits;
 
 use super::values::{number_or, path, path_or};
 use super::{
-    Config, Text, access, alerts, audit, console, egress, mcp, metrics, model_prices, notices, oidc, pool, secrets,
-    tcp, traces,
+    Config, Text, access, alerts, audit, console, egress, mcp, metrics, model_prices, notices, oidc, pool,
+    secrets, tcp, traces,
 };
 use crate::images::ImageBounds;
 
