@@ -164,7 +164,7 @@ fn a_log_that_was_rewritten_with_its_digests_is_found_by_its_signatures() {
     let mut members = members(&archive());
     let log = members
         .iter()
-        .position(|(name, _)| std::path::Path::new(name).extension().is_some_and(|kind| kind == "jsonl"))
+        .position(|(name, _)| Path::new(name).extension().is_some_and(|kind| kind == "jsonl"))
         .unwrap();
     let text = String::from_utf8(members[log].1.clone()).unwrap();
     // Cut off after a whole record, before the checkpoint.
