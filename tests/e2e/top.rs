@@ -219,6 +219,8 @@ async fn approvals_come_one_after_the_other_with_a_notification_and_are_denied_w
     terminal.sees("none").await;
     for content in ["first", "second"] {
         let asked = run.asks(calls::write("a.txt", content)).await;
+        terminal.sees(&asked.approval_id).await;
+        terminal.types(" ").await;
         terminal.sees(&format!("+{content}")).await;
         // Within the first second the key could be meant for the one before.
         tokio::time::sleep(GLANCE).await;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 93] = [
+const ARROWS: [(&str, &str); 94] = [
     ("admission", ""),
     (
         "anomaly",
@@ -53,7 +53,7 @@ const ARROWS: [(&str, &str); 93] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage notices oidc operations passkeys policy port-forwarding process-memory processes redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage notices oidc operations passkeys policy port-forwarding process-memory processes readiness redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
     ),
     ("daemon-control", "command-context presentation wire"),
     ("daemon-log", "text"),
@@ -112,6 +112,7 @@ const ARROWS: [(&str, &str); 93] = [
         "processes",
         "atomic-file audit audit-service executor gateway identity operations refusal runs seal store text timestamp wire worker-protocol",
     ),
+    ("readiness", "audit-service policy refusal runs service-manager store"),
     ("redact", "text"),
     ("refusal", "operations wire"),
     (

@@ -36,6 +36,7 @@ const BY_REASON: ReadonlyMap<string, Kind> = new Map<string, Kind>([
   ["AWAITING_APPROVAL", errors.AwaitingApproval],
   ["RUN_NOT_READY", errors.RunNotReady],
   ["OVERLOADED", errors.Overloaded],
+  ["DAEMON_STOPPING", errors.Unavailable],
   ["AUDIT_UNAVAILABLE", errors.Unavailable],
   ["ENGINE_UNAVAILABLE", errors.Unavailable],
   ["UPSTREAM_FAILED", errors.Unavailable],

@@ -15,7 +15,6 @@ mod metrics;
 mod notices;
 mod policy;
 mod programs;
-mod readiness;
 mod recovery;
 mod reload;
 mod rpc;

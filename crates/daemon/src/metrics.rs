@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::MetricsListen;
-use crate::readiness::{Condition, Readiness};
+use readiness::{Condition, Readiness};
 
 /// Time that records may wait for more.
 const LINGER: Duration = Duration::from_millis(200);

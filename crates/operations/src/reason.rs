@@ -51,6 +51,8 @@ pub enum Reason {
     RunNotReady,
     /// Too much is in progress at once; try again.
     Overloaded,
+    /// The daemon stops or hands over, and had not begun with this.
+    DaemonStopping,
     /// The audit log cannot be written, so no call is executed.
     AuditUnavailable,
     /// The container engine does not answer or refused.
@@ -63,7 +65,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of the documentation.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::SandboxViolation,
         Self::PermissionDenied,
         Self::CommandNotAllowed,
@@ -87,6 +89,7 @@ impl Reason {
         Self::Cancelled,
         Self::RunNotReady,
         Self::Overloaded,
+        Self::DaemonStopping,
         Self::AuditUnavailable,
         Self::EngineUnavailable,
         Self::UpstreamFailed,
@@ -119,6 +122,7 @@ impl Reason {
             Self::Cancelled => "CANCELLED",
             Self::RunNotReady => "RUN_NOT_READY",
             Self::Overloaded => "OVERLOADED",
+            Self::DaemonStopping => "DAEMON_STOPPING",
             Self::AuditUnavailable => "AUDIT_UNAVAILABLE",
             Self::EngineUnavailable => "ENGINE_UNAVAILABLE",
             Self::UpstreamFailed => "UPSTREAM_FAILED",

@@ -76,7 +76,7 @@ impl PortForwarding {
         R: Stream<Item = Result<v1::ForwardPortRequest, Status>> + Send + Unpin + 'static,
     {
         let stopping =
-            || Refusal::new(Reason::Overloaded, "the daemon is stopping: try again after its start");
+            || Refusal::new(Reason::DaemonStopping, "the daemon is stopping: try again after its start");
         let first = tokio::select! {
             first = timeout(FIRST, requests.next()) => first,
             () = self.stop.cancelled() => return Err(stopping()),
@@ -169,7 +169,7 @@ impl PortForwarding {
         tokio::select! {
             server = dial::dial(network, port) => server,
             () = run.ended.cancelled() => Err(Refusal::new(Reason::RunNotReady, "the run has ended")),
-            () = self.stop.cancelled() => Err(Refusal::new(Reason::Overloaded, "the daemon is stopping")),
+            () = self.stop.cancelled() => Err(Refusal::new(Reason::DaemonStopping, "the daemon is stopping")),
         }
     }
 

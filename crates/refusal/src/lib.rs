@@ -128,7 +128,10 @@ fn code(reason: Reason) -> Code {
         Reason::AlreadyExists => Code::AlreadyExists,
         Reason::TimedOut => Code::DeadlineExceeded,
         Reason::Cancelled => Code::Cancelled,
-        Reason::AuditUnavailable | Reason::EngineUnavailable | Reason::UpstreamFailed => Code::Unavailable,
+        Reason::AuditUnavailable
+        | Reason::EngineUnavailable
+        | Reason::UpstreamFailed
+        | Reason::DaemonStopping => Code::Unavailable,
         Reason::Internal => Code::Internal,
     }
 }

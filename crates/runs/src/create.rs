@@ -134,7 +134,7 @@ impl Runs {
     fn admit(&self, id: RunId, run: &Arc<Run>, principal: &Principal) -> Result<(), Refusal> {
         if self.tasks.is_closed() {
             return Err(Refusal::new(
-                Reason::Overloaded,
+                Reason::DaemonStopping,
                 "the daemon is stopping and creates no further runs; try again after its start",
             ));
         }

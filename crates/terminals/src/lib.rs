@@ -87,7 +87,7 @@ impl Terminals {
 
 fn stopping() -> Refusal {
     Refusal::new(
-        Reason::Overloaded,
+        Reason::DaemonStopping,
         "the daemon is stopping and opens no further sessions; try again after its start",
     )
 }

@@ -249,6 +249,7 @@ BY_REASON: Mapping[str, type[CofferdamError]] = MappingProxyType(
         "AWAITING_APPROVAL": AwaitingApproval,
         "RUN_NOT_READY": RunNotReady,
         "OVERLOADED": Overloaded,
+        "DAEMON_STOPPING": Unavailable,
         "AUDIT_UNAVAILABLE": Unavailable,
         "ENGINE_UNAVAILABLE": Unavailable,
         "UPSTREAM_FAILED": Unavailable,

@@ -75,7 +75,7 @@ pub(super) async fn begin(
     client.refuses_awaiting = request.refuse_awaiting_approval;
     if calls.life.stop.is_cancelled() {
         return Err(Refusal::new(
-            Reason::Overloaded,
+            Reason::DaemonStopping,
             "the daemon is stopping and takes no further calls; try again after its start",
         ));
     }

@@ -63,7 +63,7 @@ pub(crate) async fn run(
     });
     let opened = Opened::open(config, prepared, beginning.policy.take()).await?;
     let recovered = Box::pin(opened.recover(|| beginning.may_lose_runs())).await?;
-    let serving = recovered.serve(workers, file, (&log, &manager), &beginning.listeners).await?;
+    let mut serving = recovered.serve(workers, file, (&log, &manager), &beginning.listeners).await?;
     let heirs = serving.open_to_heirs(file, &beginning.listeners);
     let follows = beginning.follows();
     beginning.is_ready();

@@ -25,9 +25,9 @@ use crate::config::Config;
 use crate::console;
 use crate::images::Images;
 use crate::policy::Loader;
-use crate::readiness::Readiness;
 use crate::reload::Reloader;
 use crate::rpc::{self, Services};
+use readiness::Readiness;
 
 /// Builds the services of the API from the parts that each uses.
 pub(super) fn services(

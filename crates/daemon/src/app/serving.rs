@@ -39,12 +39,12 @@ use super::recovered::Recovered;
 use super::services::{services, tools};
 use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp, Text};
 use crate::policy::{Loader, Sources};
-use crate::readiness::Readiness;
 use crate::recovery::RecoveryCursor;
 use crate::reload::{IssuerTasks, Reloader, Targets};
 use crate::rpc;
 use crate::startup::StateDirectory;
 use crate::{console, mcp, memory, metrics, notices, traces};
+use readiness::Readiness;
 
 /// Longest time that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -157,7 +157,6 @@ impl Recovered {
         keep_log(&parts, config.audit.maintenance.clone(), cursor.clone());
         watches.push(tokio::spawn(cursor.clone().keep(parts.life.stop.clone())));
         tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
-        watches.push(tokio::spawn(readiness.clone().watch(manager.clone(), parts.life.stop.clone())));
         let (hooks, writer) = (log.hooks, log.writer);
         Ok(Serving {
             state_dir: config.state_dir,
@@ -186,8 +185,10 @@ impl Serving {
     }
 
     /// Tells the service manager that clients can connect.
-    pub(super) fn is_ready(&self) {
+    pub(super) fn is_ready(&mut self) {
         self.manager.ready(&self.readiness.status());
+        let watch = self.readiness.clone().watch(self.manager.clone(), self.parts.life.stop.clone());
+        self.watches.push(tokio::spawn(watch));
     }
 
     /// Takes the configuration and the policy of now, if the predecessor took reloads after this daemon had read its files.

@@ -11,8 +11,8 @@ use wire::v1;
 use wire::v1::daemon_service_server::DaemonService;
 
 use super::{portion, principal};
-use crate::readiness::Readiness;
 use crate::reload::{Reloaded, Reloader};
+use readiness::Readiness;
 
 /// Most profiles of one question, and the longest name of one.
 const PROFILES: (usize, usize) = (64, 128);

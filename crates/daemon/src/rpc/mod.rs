@@ -40,10 +40,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::readiness::Seen;
 use identity::Principal;
 use listener::{GuardLayer, Socket, Tcp};
 use operations::Reason;
+use readiness::Seen;
 use refusal::Refusal;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

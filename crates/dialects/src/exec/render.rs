@@ -101,6 +101,7 @@ fn kind(reason: Reason) -> &'static str {
         | Reason::WriteLimit
         | Reason::MemoryLimit
         | Reason::TenantLimit
+        | Reason::DaemonStopping
         | Reason::PreconditionFailed
         | Reason::AlreadyExists
         | Reason::ImageUnusable

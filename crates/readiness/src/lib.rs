@@ -1,7 +1,7 @@
-//! Watches what the daemon needs to serve: its log, its store and the container engine.
-//!
-//! Ready means that a call and a run can begin now. Alive means that the daemon executes requests, and is for service managers: an
-//! engine that is down is no reason to restart a daemon that has runs.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // only the daemon calls it
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,15 +24,15 @@ const LOOK_AT_STORE: Duration = Duration::from_secs(30);
 
 /// Conditions that were met when they were checked last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub struct Seen {
     /// The audit log can be written, so calls are admitted.
-    pub(crate) log: bool,
+    pub log: bool,
     store: bool,
     engine: bool,
 }
 
 impl Seen {
-    pub(crate) fn is_ready(self) -> bool {
+    pub fn is_ready(self) -> bool {
         self.log && self.store && self.engine
     }
 
@@ -45,14 +45,14 @@ impl Seen {
 
 /// One condition of readiness.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Condition {
-    pub(crate) name: String,
+pub struct Condition {
+    pub name: String,
     /// Reason that it is not met.
-    pub(crate) problem: Option<&'static str>,
+    pub problem: Option<&'static str>,
 }
 
 /// The daemon's readiness.
-pub(crate) struct Readiness {
+pub struct Readiness {
     audit: Arc<AuditLog>,
     store: Store,
     runs: Arc<Runs>,
@@ -61,18 +61,18 @@ pub(crate) struct Readiness {
 
 impl Readiness {
     /// Returns the readiness of a daemon that has just opened its store and reached its engine.
-    pub(crate) fn new(audit: Arc<AuditLog>, store: Store, runs: Arc<Runs>) -> Arc<Self> {
+    pub fn new(audit: Arc<AuditLog>, store: Store, runs: Arc<Runs>) -> Arc<Self> {
         let seen = Seen { log: audit.check().is_ok(), store: true, engine: true };
         Arc::new(Self { audit, store, runs, seen: watch::Sender::new(seen) })
     }
 
     /// Returns the conditions as seen last, and their changes.
-    pub(crate) fn seen(&self) -> watch::Receiver<Seen> {
+    pub fn seen(&self) -> watch::Receiver<Seen> {
         self.seen.subscribe()
     }
 
     /// Returns all conditions: those of the daemon, and the pools of these profiles.
-    pub(crate) fn conditions(&self, policy: &Policy, profiles: &[String]) -> Vec<Condition> {
+    pub fn conditions(&self, policy: &Policy, profiles: &[String]) -> Vec<Condition> {
         let Seen { log, store, engine } = *self.seen.borrow();
         let condition = |name: &str, met: bool, problem| Condition {
             name: name.to_owned(),
@@ -101,7 +101,7 @@ impl Readiness {
     }
 
     /// Checks the conditions until `stop`, and shows changes to the service manager and in the log.
-    pub(crate) async fn watch(self: Arc<Self>, manager: Arc<ServiceManager>, stop: CancellationToken) {
+    pub async fn watch(self: Arc<Self>, manager: Arc<ServiceManager>, stop: CancellationToken) {
         let watches = async { tokio::join!(self.follow_log(&manager), self.look(&manager)) };
         stop.run_until_cancelled(watches).await;
     }
@@ -173,7 +173,7 @@ impl Readiness {
     }
 
     /// Returns the line that the service manager shows.
-    pub(crate) fn status(&self) -> String {
+    pub fn status(&self) -> String {
         self.seen.borrow().status()
     }
 
