@@ -45,7 +45,13 @@ test("the active span of OpenTelemetry is sent", () => {
 });
 
 test("other texts are refused", () => {
-  for (const text of ["", "x", `${TRACEPARENT}\n`, TRACEPARENT.toUpperCase(), `00-${"0".repeat(32)}-${"1".repeat(16)}-01`]) {
+  for (const text of [
+    "",
+    "x",
+    `${TRACEPARENT}\n`,
+    TRACEPARENT.toUpperCase(),
+    `00-${"0".repeat(32)}-${"1".repeat(16)}-01`,
+  ]) {
     assert.throws(() => traceContext(text, () => {}), InvalidArgument);
   }
 });

@@ -1,46 +1,5 @@
 """The messages of the API, `cofferdam.v1`. Generated from `proto/`, which says what each field means."""
 
-from cofferdam._proto.backup_pb2 import BackupMade, CreateBackupRequest, CreateBackupResponse
-from cofferdam._proto.console_pb2 import (
-    CreateConsoleLinkRequest,
-    CreateConsoleLinkResponse,
-    GetViewerRequest,
-    GetViewerResponse,
-)
-from cofferdam._proto.daemon_pb2 import (
-    DaemonCondition,
-    GetDaemonStatusRequest,
-    GetDaemonStatusResponse,
-    ReloadDaemonRequest,
-    ReloadDaemonResponse,
-    SetLogLevelRequest,
-    SetLogLevelResponse,
-)
-from cofferdam._proto.passkey_pb2 import (
-    BeginConsentRequest,
-    BeginConsentResponse,
-    BeginRegistrationRequest,
-    BeginRegistrationResponse,
-    FinishRegistrationRequest,
-    FinishRegistrationResponse,
-    ListPasskeysRequest,
-    ListPasskeysResponse,
-    Passkey,
-    RemovePasskeyRequest,
-    RemovePasskeyResponse,
-)
-from cofferdam._proto.push_pb2 import (
-    GetPushKeyRequest,
-    GetPushKeyResponse,
-    ListSubscriptionsRequest,
-    ListSubscriptionsResponse,
-    SubscribeRequest,
-    SubscribeResponse,
-    Subscription,
-    UnsubscribeRequest,
-    UnsubscribeResponse,
-)
-
 from cofferdam._proto.agent_checkpoint_pb2 import (
     AgentCheckpoint,
     CheckpointCreate,
@@ -82,6 +41,7 @@ from cofferdam._proto.approval_pb2 import (
     WatchApprovalsResponse,
 )
 from cofferdam._proto.audit_pb2 import StreamEventsRequest, StreamEventsResponse, VerifyLogRequest, VerifyLogResponse
+from cofferdam._proto.backup_pb2 import BackupMade, CreateBackupRequest, CreateBackupResponse
 from cofferdam._proto.base_pb2 import (
     Base,
     BaseSource,
@@ -104,6 +64,21 @@ from cofferdam._proto.checkpoint_pb2 import (
     GetCheckpointResponse,
     RotateKeyRequest,
     RotateKeyResponse,
+)
+from cofferdam._proto.console_pb2 import (
+    CreateConsoleLinkRequest,
+    CreateConsoleLinkResponse,
+    GetViewerRequest,
+    GetViewerResponse,
+)
+from cofferdam._proto.daemon_pb2 import (
+    DaemonCondition,
+    GetDaemonStatusRequest,
+    GetDaemonStatusResponse,
+    ReloadDaemonRequest,
+    ReloadDaemonResponse,
+    SetLogLevelRequest,
+    SetLogLevelResponse,
 )
 from cofferdam._proto.egress_pb2 import (
     Connection,
@@ -240,6 +215,19 @@ from cofferdam._proto.operation_pb2 import (
     WriteRequest,
     WriteResult,
 )
+from cofferdam._proto.passkey_pb2 import (
+    BeginConsentRequest,
+    BeginConsentResponse,
+    BeginRegistrationRequest,
+    BeginRegistrationResponse,
+    FinishRegistrationRequest,
+    FinishRegistrationResponse,
+    ListPasskeysRequest,
+    ListPasskeysResponse,
+    Passkey,
+    RemovePasskeyRequest,
+    RemovePasskeyResponse,
+)
 from cofferdam._proto.permission_pb2 import (
     GrantPermissionRequest,
     GrantPermissionResponse,
@@ -270,6 +258,17 @@ from cofferdam._proto.process_pb2 import (
     WaitProcessResponse,
     WriteStdinRequest,
     WriteStdinResponse,
+)
+from cofferdam._proto.push_pb2 import (
+    GetPushKeyRequest,
+    GetPushKeyResponse,
+    ListSubscriptionsRequest,
+    ListSubscriptionsResponse,
+    SubscribeRequest,
+    SubscribeResponse,
+    Subscription,
+    UnsubscribeRequest,
+    UnsubscribeResponse,
 )
 from cofferdam._proto.query_pb2 import (
     AuditEvent,
