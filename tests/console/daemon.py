@@ -34,9 +34,11 @@ def free_port() -> int:
 def policies(directory: Path) -> None:
     """The shipped policies, and two profiles like `review`: `crowd` freezes no run, `hasty` gives reviewers five seconds."""
     shutil.copytree(REPOSITORY / "crates/policy/policies", directory)
+    # All tests are one agent.
     review = (directory / "review.yaml").read_text()
+    review = re.sub(r"minute: \d+, hour: \d+, day: \d+", "minute: 60000, hour: 600000, day: 6000000", review)
+    (directory / "review.yaml").write_text(review)
     crowd = review.replace("  review:\n", "  crowd:\n").replace("freeze: true", "freeze: false")
-    crowd = re.sub(r"minute: \d+, hour: \d+, day: \d+", "minute: 60000, hour: 600000, day: 6000000", crowd)
     (directory / "crowd.yaml").write_text(crowd)
     hasty = review.replace("  review:\n", "  hasty:\n").replace("timeout_s: 300", "timeout_s: 5")
     (directory / "hasty.yaml").write_text(hasty)
@@ -60,7 +62,7 @@ class Daemon:
             f'listen:\n  unix: {{ path: {self.socket}, mode: "0660" }}\n'
             f"state_dir: {self.place}/state\nworkspace_roots: [{self.roots}]\npolicy_dir: {self.place}/policy\n"
             f"approvals: {{ allow_self_approval: true }}\naccess: [{', '.join(access)}]\n"
-            f'console: {{ listen: "127.0.0.1:{self.port}" }}\n'
+            f'console: {{ listen: "127.0.0.1:{self.port}" }}\nruns: {{ on_stop: leave }}\n'
         )
         self.child: subprocess.Popen[bytes] | None = None
         self.leash: subprocess.Popen[bytes] | None = None
