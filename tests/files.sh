@@ -14,7 +14,7 @@ usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
 # Rust, shell, Python and its stubs, TypeScript, YAML, Markdown, proto; then data: pictures, settings, locks, snapshots, fuzzing, certificates.
 KINDS='\.(rs|sh|py|pyi|ts|cts|mts|yaml|yml|md|proto)$'
-DATA='\.(svg|toml|lock|json|jsonl|snap|txt|in|dict|service|hbs|pem|key|sha256)$'
+DATA='\.(svg|png|toml|lock|json|jsonl|snap|txt|in|dict|service|hbs|pem|key|sha256)$'
 # These have names and no kind: inputs of the fuzzers, what a tool looks for by its name, the compiled proto files. Java is for the test of
 # grpc-java alone, and scripts and styles are those that the web console serves.
 NAMES='^tests/clients/java/[A-Za-z]+\.java$|^crates/web-console/assets/[a-z]+\.(css|js)$|^tests/fuzz/seeds/[^.]+$|(^|/)(LICENSE|NOTICE|justfile|Dockerfile|gitconfig|\.gitattributes|\.gitignore|\.dockerignore|\.npmrc|py\.typed)$|^\.ci/run$|^crates/wire/src/generated/(descriptors|messages)\.bin$'

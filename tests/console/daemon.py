@@ -23,6 +23,8 @@ PATIENCE = 60.0
 APPROVER, OTHER_APPROVER, AUDITOR = 12345, 12346, 12347
 #: Exit code of `coffer` for a call that waits for a reviewer.
 AWAITS = 4
+#: The same for `coffer call exec`, whose exit code is otherwise that of the command.
+EXEC_AWAITS = 123
 
 
 def free_port() -> int:

@@ -1,7 +1,7 @@
 """Markup, control characters and marks of direction through each field that an agent controls."""
 
 from conftest import SignIn, assert_harmless
-from daemon import AWAITS, Daemon
+from daemon import EXEC_AWAITS, Daemon
 from playwright.sync_api import Page, expect
 
 HOSTILE = '<img src=x onerror="window.pwned=1">\'&\x1b[2J\u202e\u200b<script>window.pwned=1</script>'
@@ -36,7 +36,7 @@ def test_texts_of_an_agent_stay_texts_everywhere(daemon: Daemon, sign_in: SignIn
         return daemon.ask(run, NAME, f"{HOSTILE} more\n")
 
     def command() -> str:
-        return daemon.json("call", "exec", run, "--", "touch", HOSTILE, codes=(AWAITS,))["approvalId"]
+        return daemon.json("call", "exec", run, "--", "touch", HOSTILE, codes=(EXEC_AWAITS,))["approvalId"]
 
     for ask in (write, command):
         asked = ask()

@@ -2,6 +2,7 @@
 
 use std::future;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use runs::Runs;
@@ -60,8 +61,10 @@ fn launching(runs: &Runs) -> usize {
 
 /// Returns a function that names everything that would end with this daemon now.
 fn ends(parts: &Parts) -> impl Fn() -> Vec<String> + Send + 'static {
-    let (runs, table) = (parts.workers.runs.clone(), parts.records.table.clone());
+    // The thread that asks outlives the parts, and a stop waits until none of them can write to the log.
+    let (runs, table) = (Arc::downgrade(&parts.workers.runs), Arc::downgrade(&parts.records.table));
     move || {
+        let (Some(runs), Some(table)) = (runs.upgrade(), table.upgrade()) else { return Vec::new() };
         let living = runs.all_living();
         let connections: u64 =
             living.iter().filter_map(|(_, run)| run.egress()).map(|egress| egress.view().counts().open).sum();

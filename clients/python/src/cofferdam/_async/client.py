@@ -73,6 +73,11 @@ class AsyncClient:
         self.checkpoints = rpc.CheckpointService(self._transport)
         self.trash = rpc.TrashService(self._transport)
         self.usage = rpc.UsageService(self._transport)
+        self.backups = rpc.BackupService(self._transport)
+        self.console = rpc.ConsoleService(self._transport)
+        self.daemon = rpc.DaemonService(self._transport)
+        self.passkeys = rpc.PasskeyService(self._transport)
+        self.push = rpc.PushService(self._transport)
 
     @property
     def endpoint(self) -> str:
