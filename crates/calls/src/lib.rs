@@ -84,6 +84,8 @@ pub struct Life {
     pub tasks: TaskTracker,
     /// Cancelled when the daemon stops.
     pub stop: CancellationToken,
+    /// Cancelled when no further call begins: at a stop, and in a hand-over before the calls under way have finished.
+    pub closing: CancellationToken,
     /// The fate of runs at an orderly stop.
     pub on_stop: StopRule,
 }

@@ -7,6 +7,9 @@ use maud::{Markup, html};
 use text::Shape;
 use text::clean::clean;
 
+/// Most hidden characters of one text that are set apart. Each is a hundred bytes of the page.
+const MARKED: usize = 256;
+
 /// Shows a text on one line. Its direction does not reach its surroundings.
 pub(crate) fn line(text: &str) -> Markup {
     html! { bdi.text { (visible(text, Shape::Line)) } }
@@ -22,18 +25,17 @@ pub(crate) fn visible(text: &str, shape: Shape) -> Markup {
     let mut pieces = Vec::new();
     let mut start = 0;
     let is_marked = |c: char| text::is_hidden(c) && !(shape == Shape::Block && matches!(c, '\n' | '\t'));
-    for (at, c) in text.char_indices().filter(|(_, c)| is_marked(*c)) {
-        pieces.push((&text[start..at], Some(&text[at..at + c.len_utf8()])));
+    for (at, c) in text.char_indices().filter(|(_, c)| is_marked(*c)).take(MARKED) {
+        pieces.push((&text[start..at], &text[at..at + c.len_utf8()]));
         start = at + c.len_utf8();
     }
-    pieces.push((&text[start..], None));
+    let rest = &text[start..];
     html! {
         @for (plain, hidden) in pieces {
             (plain)
-            @if let Some(hidden) = hidden {
-                b.hidden title="a character that would be invisible or change its surroundings" { (clean(hidden, Shape::Line)) }
-            }
+            b.hidden title="a character that would be invisible or change its surroundings" { (clean(hidden, Shape::Line)) }
         }
+        (clean(rest, shape))
     }
 }
 
@@ -57,6 +59,13 @@ mod tests {
         assert_eq!(shown.matches("<b class=\"hidden\"").count(), 5, "{shown}");
         assert_eq!(shown.matches("&lt;U+202E&gt;</b>").count(), 1, "{shown}");
         assert_eq!(shown.matches("&lt;U+202E&gt;").count(), 2, "{shown}");
+    }
+
+    #[test]
+    fn a_flood_of_hidden_characters_makes_no_flood_of_markup() {
+        let shown = line(&"\u{ad}".repeat(10_000)).into_string();
+        assert_eq!(shown.matches("<b class=\"hidden\"").count(), MARKED);
+        assert!(!shown.contains('\u{ad}') && shown.len() < 200_000, "{}", shown.len());
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub(super) async fn begin(
     // These fields are cleared when the request is compared with others that have its id.
     client.waits_for_approval = request.wait_for_approval;
     client.refuses_awaiting = request.refuse_awaiting_approval;
-    if calls.life.stop.is_cancelled() {
+    if calls.life.closing.is_cancelled() {
         return Err(Refusal::new(
             Reason::DaemonStopping,
             "the daemon is stopping and takes no further calls; try again after its start",

@@ -61,6 +61,7 @@ pub(super) struct Serving {
     manager: Arc<ServiceManager>,
     readiness: Arc<Readiness>,
     cursor: Arc<RecoveryCursor>,
+    stops: StopSignals,
     /// Cancelled when no further connection is accepted.
     closing: CancellationToken,
     server: JoinHandle<()>,
@@ -82,6 +83,8 @@ impl Recovered {
         (own_log, manager): (&Arc<Log>, &Arc<ServiceManager>),
         listeners: &Listeners,
     ) -> anyhow::Result<Serving> {
+        // Clients can connect before the start is over, and may stop the daemon at once.
+        let stops = StopSignals::new()?;
         let Self { config, state, parts, calls, grants, alerts, detection, cursor, .. } = self;
         let (executions, exporter, log, disk) = (self.executions, self.exporter, self.log, self.disk);
         let socket = Socket::bind(
@@ -97,6 +100,10 @@ impl Recovered {
         let issuers_stop = parts.life.stop.child_token();
         let (tokens, issuers) = (tokens(&config, &parts)?, issuers(&config, &issuers_stop)?);
         let guard = guard(&config, &parts, (tokens.clone(), issuers));
+        // Before the first call: a successor that cannot serve all of this gives up.
+        let bound = console::bind(config.console.as_ref(), &config.state_dir, listeners).await?;
+        let push = config.notices.push.clone().map(|push| Push::open(parts.store.clone(), push)).transpose();
+        let push = push.map_err(|error| anyhow::anyhow!("push: {}", chain(&error)))?;
         let access = mcp::access(
             parts.workers.runs.clone(),
             parts.records.escalations.clone(),
@@ -124,7 +131,7 @@ impl Recovered {
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
         let loader = Loader::new(Sources::of(&config), judges, audit.clone(), parts.store.clone());
         let loader = Arc::new(loader);
-        let closing = parts.life.stop.child_token();
+        let closing = parts.life.closing.clone();
         let deliveries = Arc::new(detection.spawn(&parts.life.stop));
         let issuer_tasks = IssuerTasks::new(parts.life.stop.clone(), issuers_stop);
         let opened = (guard.clone(), certificates.clone(), metrics_token);
@@ -132,9 +139,6 @@ impl Recovered {
         let (sources, own) = ((loader.clone(), audit), (own_log.clone(), manager.clone()));
         let reloader = Reloader::new((file.to_owned(), config.clone()), sources, own, targets);
         let reloader = Arc::new(reloader);
-        let bound = console::bind(config.console.as_ref(), &config.state_dir, listeners).await?;
-        let push = config.notices.push.clone().map(|push| Push::open(parts.store.clone(), push)).transpose();
-        let push = push.map_err(|error| anyhow::anyhow!("push: {}", chain(&error)))?;
         let doors = bound.as_ref().map(|bound| bound.doors.clone());
         let asked = (parts.control.gateway.clone(), parts.control.approvals.clone());
         let told = (tokens.clone(), guard.clone());
@@ -166,6 +170,7 @@ impl Recovered {
             manager: manager.clone(),
             readiness,
             cursor,
+            stops,
             closing,
             server,
             watches,
@@ -206,8 +211,7 @@ impl Serving {
         listeners: &Listeners,
         heirs: Heirs,
     ) -> anyhow::Result<Ended> {
-        let Self { parts, reloader, manager, readiness, cursor, closing, server, .. } = self;
-        let mut stops = StopSignals::new()?;
+        let Self { parts, reloader, manager, readiness, cursor, closing, server, mut stops, .. } = self;
         let heir = tokio::select! {
             () = wait_for_stop(&reloader, hangups, &mut stops) => None,
             heir = heirs.next() => Some(heir),

@@ -7,7 +7,7 @@
 //! Never remembered: critical calls, git's writes, scripts, programs that run another program from their arguments, and
 //! variables that turn a program into another one. A prefix is offered only for programs of the image that write and
 //! run nothing, whatever arguments follow. It covers only command lines for which the gateway knows that, and none for which
-//! consent has to be signed with a passkey.
+//! consent needs a director, several approvers, or a passkey.
 //!
 //! A remembered consent ends with its run, with any change of the policy, and when it is revoked. It replaces the
 //! question to a reviewer, and nothing else: it never permits a call that the policy denies.
@@ -23,7 +23,7 @@ use crate::admission::Ticket;
 use crate::consent::{Consent, Covers, MAX_PER_RUN, MAX_WORDS, NotRemembered, Remember};
 use crate::exec::plain_argv;
 use command_rules::only_reads;
-use policy::{Form, Risk, Words};
+use policy::{Form, Level, Risk, Terms, Words};
 
 /// Returns the forms in which a consent to this call may be remembered.
 pub(super) fn offers(ticket: &Ticket) -> Vec<Form> {
@@ -32,13 +32,18 @@ pub(super) fn offers(ticket: &Ticket) -> Vec<Form> {
         _ if ticket.decision.risk == Risk::Critical => false,
         (Some(exec), _) => match form {
             Form::Digest => rememberable(exec).is_some(),
-            // A command that begins with the same words may be of a higher risk than the one whose consent needed no signature.
-            Form::Prefix => !ticket.terms.passkey && prefixable(exec).is_some(),
+            // A command that begins with the same words may be of a higher risk, which needs more than one approver's word.
+            Form::Prefix => is_least(&ticket.terms) && prefixable(exec).is_some(),
         },
         (None, Effect::Runs | Effect::Commits) => false,
         (None, _) => *form == Form::Digest,
     };
     ticket.terms.remember.iter().copied().filter(possible).collect()
+}
+
+/// Returns true if one approver consents, without a signature.
+fn is_least(terms: &Terms) -> bool {
+    terms.needed <= 1 && terms.level == Level::Approver && !terms.passkey
 }
 
 /// Returns the words of a command of which a prefix can be remembered: its program only reads, whatever its arguments
