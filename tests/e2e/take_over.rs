@@ -272,8 +272,16 @@ async fn an_upgrade_is_checked_before_and_reported_when_the_program_serves() {
     assert!(text(&upgraded).contains("has taken over"), "{}", text(&upgraded));
     // It serves already when the command ends.
     witness.is_unharmed(&daemon).await;
-    // This one is a child of the test again.
+    // This one is a child of the test again. The one before it is not, so its end cannot be waited for.
+    let ready = |daemon: &Daemon| daemon.log().matches(" ready socket=").count();
+    let before = ready(&daemon);
     daemon.take_over().await;
+    let serves = async {
+        while ready(&daemon) == before {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, serves).await.expect("the successor does not serve");
     assert_ne!(daemon.pid(), earlier);
     witness.is_unharmed(&daemon).await;
 

@@ -51,7 +51,7 @@ pub enum Reason {
     RunNotReady,
     /// Too much is in progress at once; try again.
     Overloaded,
-    /// The daemon stops or hands over, and had not begun with this.
+    /// The daemon stops, or another one takes over; nothing was begun. Try again with the same `request_id`.
     DaemonStopping,
     /// The audit log cannot be written, so no call is executed.
     AuditUnavailable,

@@ -62,6 +62,14 @@ impl CallOptions {
     }
 }
 
+/// Returns the refusal of a call that comes at a stop or in a hand-over.
+fn stopping() -> Refusal {
+    Refusal::new(
+        Reason::DaemonStopping,
+        "the daemon is stopping and takes no further calls; try again after its start",
+    )
+}
+
 /// Begins the call, or finds it begun.
 pub(super) async fn begin(
     calls: &Arc<Calls>,
@@ -74,10 +82,7 @@ pub(super) async fn begin(
     client.waits_for_approval = request.wait_for_approval;
     client.refuses_awaiting = request.refuse_awaiting_approval;
     if calls.life.closing.is_cancelled() {
-        return Err(Refusal::new(
-            Reason::DaemonStopping,
-            "the daemon is stopping and takes no further calls; try again after its start",
-        ));
+        return Err(stopping());
     }
     calls.records.audit.check()?;
     match enter(calls, principal, &mut request).await {
@@ -100,6 +105,10 @@ pub(super) async fn begin(
                 watch(calls.clone(), call.clone(), task.run(request)).instrument(log_span(trace.as_ref()));
             let task = DetachOnDrop::new(calls.life.tasks.track_future(task));
             Ok(Lookup::New(call, task))
+        }
+        // Its run was left to the next daemon meanwhile.
+        Err(refusal) if refusal.reason == Reason::RunNotReady && calls.life.closing.is_cancelled() => {
+            Err(stopping())
         }
         Err(refusal) => {
             let began = (taken, client.metadata.trace);

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Ended;
 use super::parts::Parts;
-use super::serving::StopSignals;
+use super::stop_signals::StopSignals;
 use crate::hand_over::formats;
 
 /// Time that calls and launches under way have to finish. A longer call ends as interrupted, and a launch is repeated by its request.

@@ -12,6 +12,7 @@ mod parts;
 mod recovered;
 mod services;
 mod serving;
+mod stop_signals;
 
 use std::path::Path;
 use std::sync::Arc;

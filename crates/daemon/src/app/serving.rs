@@ -25,7 +25,7 @@ use service_manager::ServiceManager;
 use store::StateDisk;
 use store::spool::Spool;
 use take_over::Listeners;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,6 +37,7 @@ use super::hand_over::{self, Heirs};
 use super::parts::Parts;
 use super::recovered::Recovered;
 use super::services::{services, tools};
+use super::stop_signals::StopSignals;
 use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp, Text};
 use crate::policy::{Loader, Sources};
 use crate::recovery::RecoveryCursor;
@@ -445,32 +446,6 @@ async fn stop(parts: &Parts, cursor: &RecoveryCursor) {
     let _ = parts.records.audit.checkpoint().await;
 }
 
-/// SIGTERM and SIGINT, which stop the daemon.
-pub(super) struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl StopSignals {
-    /// Notes the signals from now on, also those that come while nothing waits for them.
-    fn new() -> anyhow::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    /// Waits for one.
-    pub(super) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-
-    /// Returns true if one came that nothing waited for.
-    async fn came(&mut self) -> bool {
-        tokio::time::timeout(Duration::ZERO, self.next()).await.is_ok()
-    }
-}
-
 /// Waits for SIGTERM or SIGINT. On SIGHUP, also on one since the start, reloads configuration and policy.
 async fn wait_for_stop(reloader: &Arc<Reloader>, mut hangups: Signal, stops: &mut StopSignals) {
     loop {
@@ -485,19 +460,5 @@ async fn wait_for_stop(reloader: &Arc<Reloader>, mut hangups: Signal, stops: &mu
                 });
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_request_to_stop_that_came_while_nothing_waited_is_not_lost() {
-        let mut stops = StopSignals::new().unwrap();
-        assert!(!stops.came().await);
-        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
-        tokio::time::timeout(Duration::from_secs(10), stops.next()).await.unwrap();
-        assert!(!stops.came().await);
     }
 }
