@@ -18,6 +18,8 @@ use crate::hand_over::formats;
 
 /// Time that calls and launches under way have to finish. A longer call ends as interrupted, and a launch is repeated by its request.
 const FINISH: Duration = Duration::from_secs(10);
+/// Time in which a call that came before the hand-over gets among those under way.
+const ENTERED: Duration = Duration::from_millis(300);
 /// Time between two looks at the calls under way.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -97,6 +99,7 @@ pub(super) async fn drain(
     listeners.leave(true);
     closing.cancel();
     let finished = async {
+        tokio::time::sleep(ENTERED).await;
         while parts.records.table.working() > 0 || launching(&parts.workers.runs) > 0 {
             tokio::time::sleep(LOOK).await;
         }
