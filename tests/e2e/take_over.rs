@@ -96,9 +96,9 @@ async fn call(run: &mut RunHandle, number: usize) {
             };
             match run.call_with(request).await {
                 Ok(answer) => break assert_eq!(answer.status(), Status::Succeeded, "{:?}", answer.error),
-                // Cut off or refused in the hand-over: the client repeats it, and the effects show if one took place twice.
+                // The connection is gone: `Unknown` and `Cancelled` are how the client's library names an answer that was cut.
                 Err(status) => assert!(
-                    !matches!(status.code(), Code::InvalidArgument | Code::NotFound | Code::PermissionDenied),
+                    matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled),
                     "call {number}: {status}"
                 ),
             }

@@ -86,6 +86,8 @@ pub struct Life {
     pub stop: CancellationToken,
     /// Cancelled when no further call begins: at a stop, and in a hand-over before the calls under way have finished.
     pub closing: CancellationToken,
+    /// Requests for calls that are not in the table yet. None of them is among the calls under way.
+    pub entering: TaskTracker,
     /// The fate of runs at an orderly stop.
     pub on_stop: StopRule,
 }

@@ -62,14 +62,6 @@ impl CallOptions {
     }
 }
 
-/// Returns the refusal of a call that comes at a stop or in a hand-over.
-fn stopping() -> Refusal {
-    Refusal::new(
-        Reason::DaemonStopping,
-        "the daemon is stopping and takes no further calls; try again after its start",
-    )
-}
-
 /// Begins the call, or finds it begun.
 pub(super) async fn begin(
     calls: &Arc<Calls>,
@@ -81,8 +73,13 @@ pub(super) async fn begin(
     // These fields are cleared when the request is compared with others that have its id.
     client.waits_for_approval = request.wait_for_approval;
     client.refuses_awaiting = request.refuse_awaiting_approval;
+    // Taken before the check, so that whoever closes can wait for those that were not refused.
+    let _entering = calls.life.entering.token();
     if calls.life.closing.is_cancelled() {
-        return Err(stopping());
+        return Err(Refusal::new(
+            Reason::DaemonStopping,
+            "the daemon is stopping and takes no further calls; try again after its start",
+        ));
     }
     calls.records.audit.check()?;
     match enter(calls, principal, &mut request).await {
@@ -105,10 +102,6 @@ pub(super) async fn begin(
                 watch(calls.clone(), call.clone(), task.run(request)).instrument(log_span(trace.as_ref()));
             let task = DetachOnDrop::new(calls.life.tasks.track_future(task));
             Ok(Lookup::New(call, task))
-        }
-        // Its run was left to the next daemon meanwhile.
-        Err(refusal) if refusal.reason == Reason::RunNotReady && calls.life.closing.is_cancelled() => {
-            Err(stopping())
         }
         Err(refusal) => {
             let began = (taken, client.metadata.trace);

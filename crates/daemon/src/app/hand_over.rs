@@ -18,8 +18,6 @@ use crate::hand_over::formats;
 
 /// Time that calls and launches under way have to finish. A longer call ends as interrupted, and a launch is repeated by its request.
 const FINISH: Duration = Duration::from_secs(10);
-/// Time in which a call that came before the hand-over gets among those under way.
-const ENTERED: Duration = Duration::from_millis(300);
 /// Time between two looks at the calls under way.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -99,7 +97,8 @@ pub(super) async fn drain(
     listeners.leave(true);
     closing.cancel();
     let finished = async {
-        tokio::time::sleep(ENTERED).await;
+        parts.life.entering.close();
+        parts.life.entering.wait().await;
         while parts.records.table.working() > 0 || launching(&parts.workers.runs) > 0 {
             tokio::time::sleep(LOOK).await;
         }

@@ -122,7 +122,7 @@ impl Opened {
             },
             bases,
             checkpoints,
-            life: Life { tasks, closing: stop.child_token(), stop, on_stop },
+            life: Life { tasks, closing: stop.child_token(), entering: TaskTracker::new(), stop, on_stop },
             store,
         };
         let calls = Arc::new(parts.calls());
