@@ -1,6 +1,5 @@
 //! `coffer backup create`.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -119,10 +118,7 @@ async fn receive(client: &Client, mut out: Out) -> Result<BackupMade, Failure> {
     let made = made.ok_or_else(|| {
         Failure::failed("the daemon ended the stream before the backup was whole: run the command again")
     })?;
-    let digest = sha256.finalize().iter().fold(String::new(), |mut digest, byte| {
-        let _ = write!(digest, "{byte:02x}");
-        digest
-    });
+    let digest = hex::encode(sha256.finalize());
     if made.size_bytes != came || made.sha256 != digest {
         return Err(Failure::failed(
             "the received backup is not the one that the daemon made: run the command again",

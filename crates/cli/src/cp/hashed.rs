@@ -17,6 +17,6 @@ impl Hashed {
 
     /// Returns the hash in lower-case hex.
     pub(super) fn hex(self) -> String {
-        self.digest.finalize().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+        hex::encode(self.digest.finalize())
     }
 }

@@ -1,7 +1,5 @@
 //! `coffer passkey list`.
 
-use std::fmt::Write as _;
-
 use clap::Args;
 use wire::v1::{ListPasskeysRequest, Passkey};
 
@@ -38,11 +36,7 @@ pub(super) async fn all(client: &Client) -> Result<Vec<Passkey>, Failure> {
 
 /// Returns the id of a passkey as people see it, lower-case hex.
 pub(super) fn id(passkey: &Passkey) -> String {
-    passkey.credential_id.iter().fold(String::new(), |mut hex, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex::encode(&passkey.credential_id)
 }
 
 /// Returns the end of the id, which may have 2,046 digits.

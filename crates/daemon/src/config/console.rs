@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use web_console::Origin;
 
 use super::tcp::Tcp;
+use super::values::address_or;
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7465";
 
@@ -41,18 +42,7 @@ pub(super) fn read(top: &Fields<'_>, tcp: Option<&Tcp>) -> Option<Listen> {
         let origin = Origin::parse(at.text()?);
         origin.map_err(|problem| at.problem(problem)).ok()
     });
-    let address = match fields.get("listen") {
-        None => DEFAULT_ADDRESS.parse().ok(),
-        Some(at) => {
-            let address = at.text()?.parse().ok();
-            if address.is_none() {
-                at.problem(format!(
-                    "must be an address and a port, such as {DEFAULT_ADDRESS} or \"[::1]:7465\""
-                ));
-            }
-            address
-        }
-    };
+    let address = address_or(&fields, "listen", DEFAULT_ADDRESS, "[::1]:7465");
     let listen = Listen { address: address?, origin };
     if listen.is_remote() {
         if tcp.is_none_or(|tcp| tcp.tls.is_none()) {

@@ -6,7 +6,7 @@ use document::{At, Fields, nearest, time_or};
 use mcp::http::Settings;
 use serde_json::{Value, json};
 
-use super::values::number_or;
+use super::values::{address_or, number_or};
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7464";
 
@@ -50,7 +50,7 @@ pub(super) fn read(top: &Fields<'_>) -> Option<Http> {
         "session_idle_timeout",
     ]);
     let behind_tls_proxy = fields.flag_or("behind_tls_proxy", false);
-    let address = address(&fields);
+    let address = address_or(&fields, "listen", DEFAULT_ADDRESS, "[::1]:7464");
     let is_local = address.is_none_or(|address| address.ip().is_loopback());
     if !is_local && !behind_tls_proxy {
         fields.at("listen").problem(
@@ -84,15 +84,6 @@ pub(super) fn read(top: &Fields<'_>) -> Option<Http> {
     }
     let settings = Settings { hosts, origins, connections, sessions_per_run, session_idle_timeout, dialect };
     Some(Http { address, behind_tls_proxy, settings })
-}
-
-fn address(fields: &Fields<'_>) -> Option<SocketAddr> {
-    let Some(at) = fields.get("listen") else { return DEFAULT_ADDRESS.parse().ok() };
-    let address = at.text()?.parse().ok();
-    if address.is_none() {
-        at.problem(format!("must be an address and a port, such as {DEFAULT_ADDRESS} or \"[::1]:7464\""));
-    }
-    address
 }
 
 fn host(at: &At<'_>) -> Option<String> {

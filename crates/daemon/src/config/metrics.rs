@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::secret_file;
 use super::tcp::Tcp;
-use super::values::path;
+use super::values::{address_or, path};
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:9464";
 
@@ -49,18 +49,7 @@ pub(super) fn read(top: &Fields<'_>, tcp: Option<&Tcp>) -> Option<Listen> {
     if let Some(Err(message)) = token_file.as_deref().map(token) {
         fields.at("token_file").problem(message);
     }
-    let address = match fields.get("listen") {
-        None => DEFAULT_ADDRESS.parse().ok(),
-        Some(at) => {
-            let address = at.text()?.parse().ok();
-            if address.is_none() {
-                at.problem(format!(
-                    "must be an address and a port, such as {DEFAULT_ADDRESS} or \"[::1]:9464\""
-                ));
-            }
-            address
-        }
-    };
+    let address = address_or(&fields, "listen", DEFAULT_ADDRESS, "[::1]:9464");
     let listen = Listen { address: address?, token_file };
     if listen.is_remote() {
         let files = tcp.and_then(|tcp| tcp.tls.as_ref());

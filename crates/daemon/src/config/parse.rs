@@ -2,7 +2,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "the configuration")]
 
-use std::fmt::Write as _;
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -84,10 +83,7 @@ fn same(one: &Metadata, other: &Metadata) -> bool {
 pub(super) fn parse(file: &str, text: &str) -> Result<Config, Problems> {
     let mut config = document::read(file, text, read::config).map_err(Problems)?;
     config.text = Text(text.into());
-    config.digest = Sha256::digest(text).iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
+    config.digest = hex::encode(Sha256::digest(text));
     Ok(config)
 }
 

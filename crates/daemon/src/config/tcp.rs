@@ -1,6 +1,5 @@
 //! Reads `listen.tcp`: the API for remote clients.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use listener::{Certificates, Files, Settings as TcpSettings};
 use serde_json::{Value, json};
 
 use super::seconds;
-use super::values::{number_or, path};
+use super::values::{address_or, number_or, path};
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7443";
 const DAY: u64 = 86_400;
@@ -81,7 +80,7 @@ pub(super) fn read(listen: &Fields<'_>) -> Option<Tcp> {
         "streams_per_principal",
         "handshake_timeout",
     ]);
-    let address = address(&fields);
+    let address = address_or(&fields, "address", DEFAULT_ADDRESS, "[::]:7443");
     let takes_tokens = fields.get("tokens").is_some();
     let tokens = fields.section("tokens", &["max_lifetime"]);
     let max_token_lifetime = time_or(&tokens, "max_lifetime", (60, 365 * DAY), DEFAULT_LIFETIME.as_secs());
@@ -128,15 +127,6 @@ pub(super) fn read(listen: &Fields<'_>) -> Option<Tcp> {
         handshake_timeout,
     };
     Some(Tcp { tls: tls.flatten(), settings, streams, max_token_lifetime })
-}
-
-fn address(fields: &Fields<'_>) -> Option<SocketAddr> {
-    let Some(at) = fields.get("address") else { return DEFAULT_ADDRESS.parse().ok() };
-    let address = at.text()?.parse().ok();
-    if address.is_none() {
-        at.problem(format!("must be an address and a port, such as {DEFAULT_ADDRESS} or \"[::]:7443\""));
-    }
-    address
 }
 
 /// Reads the paths of the TLS files, and checks that the files can be used.

@@ -1,5 +1,6 @@
 //! Reads paths, names and bounded numbers of the configuration.
 
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
 
@@ -29,6 +30,16 @@ pub(super) fn name(at: &At<'_>) -> Option<String> {
 /// Reads the path under `key`, or returns the default.
 pub(super) fn path_or(fields: &Fields<'_>, key: &str, default: &str) -> PathBuf {
     fields.get(key).and_then(path).unwrap_or_else(|| default.into())
+}
+
+/// Reads the address and port under `key`, or returns the default. `other` is a second example.
+pub(super) fn address_or(fields: &Fields<'_>, key: &str, default: &str, other: &str) -> Option<SocketAddr> {
+    let Some(at) = fields.get(key) else { return default.parse().ok() };
+    let address = at.text()?.parse().ok();
+    if address.is_none() {
+        at.problem(format!("must be an address and a port, such as {default} or \"{other}\""));
+    }
+    address
 }
 
 /// Reads the whole number under `key`, or returns the default.
