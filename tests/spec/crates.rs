@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 94] = [
+const ARROWS: [(&str, &str); 95] = [
     ("admission", ""),
     (
         "anomaly",
         "audit audit-service gateway identity jail operations policy refusal runs store timestamp webhook",
     ),
+    ("api-access", ""),
     ("atomic-file", ""),
     ("audit", "atomic-file redact text timestamp"),
     ("audit-service", "audit identity metrics operations redact refusal timestamp webhook wire"),
@@ -89,7 +90,7 @@ const ARROWS: [(&str, &str); 94] = [
         "admission audit audit-service identity oidc operations refusal runs signature-twins store take-over timestamp wire",
     ),
     ("loopback-dial", ""),
-    ("mcp", "admission text wire"),
+    ("mcp", "admission api-access text wire"),
     ("mcp-upstream", "operations policy text wire"),
     ("metrics", "admission audit operations"),
     (
@@ -146,7 +147,7 @@ const ARROWS: [(&str, &str); 94] = [
     ("uploads", "disk-quotas identity jail operations refusal"),
     ("usage-report", "command-context presentation wire"),
     ("warm-pool", ""),
-    ("web-console", "admission atomic-file seal text timestamp wire"),
+    ("web-console", "admission api-access atomic-file seal text timestamp wire"),
     ("webhook", ""),
     ("wire", ""),
     ("worker-protocol", "jail operations text wire"),

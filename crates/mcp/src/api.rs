@@ -1,53 +1,17 @@
 //! The API as the holder of one run's token sees it.
 
-use std::error::Error;
-
-use bytes::Bytes;
-use tonic::body::Body;
-use tonic::codegen::http::{Request as HttpRequest, Response as HttpResponse};
-use tonic::codegen::{Body as HttpBody, Service};
+use api_access::{Api, LARGEST_MESSAGE};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::{Request, Status, Streaming};
-use tower::ServiceExt as _;
-use tower::util::BoxCloneSyncService;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::tool_service_client::ToolServiceClient;
 use wire::v1::{self, CallRequest, CallResponse, CallStreamResponse, list_tools_request};
 
 use crate::token::RunToken;
 
-/// Largest answer that is accepted, bytes: more than any of the daemon's.
-const LARGEST_MESSAGE: usize = 16 << 20;
-
 /// Length of the context of a trace, bytes.
 const TRACEPARENT: usize = 55;
-
-type BoxError = Box<dyn Error + Send + Sync>;
-
-/// The error of a broken connection to the daemon.
-#[derive(Debug, thiserror::Error)]
-#[error("the daemon cannot be reached")]
-pub struct Broken(#[source] BoxError);
-
-/// Access to the daemon's services: a connection, or the services themselves.
-pub type Api = BoxCloneSyncService<HttpRequest<Body>, HttpResponse<Body>, Broken>;
-
-/// Wraps a connection to the daemon, such as a `Channel`.
-pub fn api<S, B>(service: S) -> Api
-where
-    S: Service<HttpRequest<Body>, Response = HttpResponse<B>> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send + 'static,
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    BoxCloneSyncService::new(
-        service
-            .map_response(|response: HttpResponse<B>| response.map(Body::new))
-            .map_err(|error| Broken(error.into())),
-    )
-}
 
 /// Sends the token with every request.
 #[derive(Clone)]

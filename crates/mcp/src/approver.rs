@@ -9,7 +9,7 @@ use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::decide_approval_request::Decision;
 use wire::v1::{Approval, DecideApprovalRequest, GetApprovalRequest};
 
-use crate::api::Api;
+use api_access::Api;
 
 /// Shows approvals and decides on them, with a separate identity.
 #[derive(Clone)]

@@ -20,7 +20,8 @@ mod tools;
 mod uri;
 mod waiting;
 
-pub use api::{Api, Broken, RunClient, api};
+pub use api::RunClient;
+pub use api_access::{Api, Broken, api};
 pub use approver::Approver;
 pub use bridge::Bridge;
 pub use stdio::{serve, serve_stdio};

@@ -14,7 +14,7 @@ use tonic::Status;
 use tonic::codegen::http::Extensions;
 use tonic::metadata::{Ascii, MetadataValue};
 
-use crate::api::Api;
+use api_access::Api;
 
 /// Most bytes of a token. Tokens of issuers are the longest.
 const MAX_TOKEN: usize = 8 * 1024;

@@ -1,22 +1,16 @@
 //! The API as one viewer sees it: each request shows the identity of the viewer's session to the guard.
 
-use std::error::Error;
 use std::time::Duration;
 
-use bytes::Bytes;
-use tonic::body::Body;
-use tonic::codegen::http::{Extensions, Request as HttpRequest, Response as HttpResponse};
-use tonic::codegen::{Body as HttpBody, Service};
+use api_access::{Api, LARGEST_MESSAGE};
+use tonic::codegen::http::Extensions;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::{Request, Status};
-use tower::ServiceExt as _;
-use tower::util::BoxCloneSyncService;
 use wire::v1::alert_service_client::AlertServiceClient;
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
-use wire::v1::checkpoint_service_client::CheckpointServiceClient;
 use wire::v1::console_service_client::ConsoleServiceClient;
 use wire::v1::egress_service_client::EgressServiceClient;
 use wire::v1::file_service_client::FileServiceClient;
@@ -29,38 +23,9 @@ use wire::v1::run_service_client::RunServiceClient;
 use wire::v1::session_service_client::SessionServiceClient;
 use wire::v1::terminal_service_client::TerminalServiceClient;
 use wire::v1::tool_service_client::ToolServiceClient;
-use wire::v1::usage_service_client::UsageServiceClient;
 
-/// Largest answer that is accepted, bytes: more than any of the daemon's.
-const LARGEST_MESSAGE: usize = 16 << 20;
 /// Time for an answer that is not a stream.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-type BoxError = Box<dyn Error + Send + Sync>;
-
-/// The error of a broken connection to the daemon.
-#[derive(Debug, thiserror::Error)]
-#[error("the daemon cannot be reached")]
-pub struct Broken(#[source] BoxError);
-
-/// Access to the daemon's services.
-pub type Api = BoxCloneSyncService<HttpRequest<Body>, HttpResponse<Body>, Broken>;
-
-/// Wraps the daemon's services.
-pub fn api<S, B>(service: S) -> Api
-where
-    S: Service<HttpRequest<Body>, Response = HttpResponse<B>> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send + 'static,
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    BoxCloneSyncService::new(
-        service
-            .map_response(|response: HttpResponse<B>| response.map(Body::new))
-            .map_err(|error| Broken(error.into())),
-    )
-}
 
 /// Shows an identity with every request.
 #[derive(Clone)]
@@ -91,8 +56,7 @@ pub(crate) struct Services {
 macro_rules! services {
     ($($name:ident: $client:ident),* $(,)?) => {
         impl Services {
-            $(#[allow(dead_code, reason = "one list for the pages of all modules")]
-            pub(crate) fn $name(&self) -> $client<Client> {
+            $(pub(crate) fn $name(&self) -> $client<Client> {
                 $client::with_interceptor(self.api.clone(), self.shows.clone())
                     .max_decoding_message_size(LARGEST_MESSAGE)
             })*
@@ -104,7 +68,6 @@ services! {
     alerts: AlertServiceClient,
     approvals: ApprovalServiceClient,
     audit: AuditServiceClient,
-    checkpoints: CheckpointServiceClient,
     console: ConsoleServiceClient,
     egress: EgressServiceClient,
     files: FileServiceClient,
@@ -117,7 +80,6 @@ services! {
     sessions: SessionServiceClient,
     terminals: TerminalServiceClient,
     tools: ToolServiceClient,
-    usage: UsageServiceClient,
 }
 
 impl Services {

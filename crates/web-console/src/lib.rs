@@ -31,7 +31,7 @@ mod sign_in;
 mod viewer;
 
 pub use access::{Access, Certificate, Handshake, Identity, Recorded, Stream, Token};
-pub use api::{Api, Broken, api};
+pub use api_access::{Api, Broken, api};
 pub use doors::{Doors, Link};
 pub use origin::Origin;
 pub use serve::serve;

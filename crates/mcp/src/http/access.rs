@@ -9,8 +9,8 @@ use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW
 use tonic::codegen::http::{HeaderMap, Response, StatusCode};
 
 use super::held::ResponseBody;
-use crate::api::Api;
 use crate::token::RunToken;
+use api_access::Api;
 
 type Opens = dyn Fn(&RunToken) -> Option<Opened> + Send + Sync;
 type TurnedAway = dyn Fn(Option<&RunToken>) + Send + Sync;

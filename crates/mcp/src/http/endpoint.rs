@@ -20,9 +20,10 @@ use super::access::{Refused, plain};
 use super::held::{Held, ResponseBody};
 use super::sessions::{Busy, Sessions};
 use super::settings::{LARGEST_BODY, Settings};
-use crate::api::{Api, RunClient};
+use crate::api::RunClient;
 use crate::bridge::Bridge;
 use crate::token::RunToken;
+use api_access::Api;
 
 /// Most requests of one run that are answered at the same time, so that it cannot take other runs' connections. A stream of events
 /// counts as one.
