@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 95] = [
+const ARROWS: [(&str, &str); 96] = [
     ("admission", ""),
     (
         "anomaly",
@@ -27,7 +27,7 @@ const ARROWS: [(&str, &str); 95] = [
     ("busybox", ""),
     (
         "calls",
-        "admission atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream metrics operations policy processes redact refusal runs store tenants timestamp traces webhook wire worker-protocol",
+        "admission atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream metrics node-id operations policy processes redact refusal runs store tenants timestamp traces webhook wire worker-protocol",
     ),
     ("capacity", ""),
     ("certificates", "atomic-file cofferdam-client"),
@@ -76,13 +76,13 @@ const ARROWS: [(&str, &str); 95] = [
         "containers gateway host-launch jail mcp-upstream operations policy refusal timestamp wire worker-protocol",
     ),
     ("file-ops", "jail operations text"),
-    ("gateway", "command-rules document jail operations policy refusal text timestamp"),
+    ("gateway", "command-rules document jail node-id operations policy refusal text timestamp"),
     ("git-remote", "git-wire text"),
     ("git-wire", ""),
     ("guest", "file-ops jail operations text wire worker-protocol"),
     ("host-launch", "wire"),
     ("host-worker", "confinement file-ops git-remote host-launch jail operations text wire worker-protocol"),
-    ("identity", "operations refusal seal timestamp"),
+    ("identity", "node-id operations refusal seal timestamp"),
     ("jail", "text"),
     ("leftovers", ""),
     (
@@ -98,6 +98,7 @@ const ARROWS: [(&str, &str); 95] = [
         "admission atomic-file containers egress-rules git-wire host-launch leftovers operations refusal",
     ),
     ("model-usage", "egress-rules timestamp"),
+    ("node-id", ""),
     ("notices", "operations refusal store text timestamp webhook"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),

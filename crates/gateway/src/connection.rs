@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use operations::Reason;
 use timestamp::UnixMillis;
-use uuid::Uuid;
 
 use crate::approvals::{Approval, ApprovalState, FORMAT, PermitState, expiry};
 use crate::binding::Encoder;
@@ -130,7 +129,7 @@ impl Connect {
             None => terms.remember.into_iter().filter(|form| *form == Form::Digest).collect(),
             Some(_) => Vec::new(),
         };
-        let approval_id = Uuid::now_v7().to_string();
+        let approval_id = node_id::new_id().to_string();
         Approval {
             format: FORMAT,
             state: ApprovalState::Pending,

@@ -17,7 +17,7 @@ macro_rules! id {
         #[allow(clippy::new_without_default)] // no two are the same
         impl $name {
             pub fn new() -> Self {
-                Self(Uuid::now_v7())
+                Self(node_id::new_id())
             }
 
             /// Parses the hyphenated form. Any other text is refused as an unknown id.

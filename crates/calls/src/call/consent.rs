@@ -101,7 +101,7 @@ impl CallTask {
         journal: &mut Journal,
         times: &mut Times,
     ) -> Result<Admitted, Refusal> {
-        let approval_id = Uuid::now_v7();
+        let approval_id = node_id::new_id();
         let freezes = ticket.terms().freeze;
         let mut still = self.stand_still(&run, freezes, &approval_id.to_string()).await?;
         match self.ask(&run, ticket, asker, form, journal, approval_id).await {

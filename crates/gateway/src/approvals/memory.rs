@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 
 use operations::{Effect, Exec};
 use timestamp::UnixMillis;
-use uuid::Uuid;
 
 use super::approval::Approval;
 use crate::admission::Ticket;
@@ -165,7 +164,7 @@ impl Memory {
 /// Makes the remembered consent that an approval includes.
 pub(super) fn consent(approval: &Approval, covers: Covers, by: &str, at: UnixMillis) -> Consent {
     Consent {
-        consent_id: Uuid::now_v7().to_string(),
+        consent_id: node_id::new_id().to_string(),
         approval_id: approval.approval_id.clone(),
         run_id: approval.run_id.clone(),
         operation: approval.operation.clone(),

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use operations::{Bound, Held, Reason};
 use timestamp::UnixMillis;
-use uuid::Uuid;
 
 use super::approval::{Approval, ApprovalFilter, ApprovalState, FORMAT, PermitState, RestoreError, Review};
 use super::memory;
@@ -51,7 +50,7 @@ impl Approvals {
         let Review { approval_id, operation_json, preview, bound } = review;
         let approval = Approval {
             format: FORMAT,
-            approval_id: approval_id.unwrap_or_else(Uuid::now_v7).to_string(),
+            approval_id: approval_id.unwrap_or_else(node_id::new_id).to_string(),
             state: ApprovalState::Pending,
             permit: PermitState::None,
             run_id: ticket.caller.run_id.clone(),

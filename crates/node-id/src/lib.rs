@@ -1,0 +1,173 @@
+//! The id of a node of a fleet, and the version 7 UUIDs (RFC 9562) that name it. The README has the layout.
+
+use std::{fmt, num::NonZeroU16, str::FromStr, sync::OnceLock};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The metadata by which a client says which node a request is for: the node's number in decimal digits.
+pub const NODE_METADATA: &str = "cofferdam-node";
+
+/// Numbers one daemon among those of a fleet, 1 to 65,535.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(NonZeroU16);
+
+/// Refuses a text or a number that is no node's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a node is a number from 1 to 65535, in decimal digits")]
+pub struct NotANode;
+
+/// The node that this process is, if it is one.
+static OWN: OnceLock<NodeId> = OnceLock::new();
+
+impl NodeId {
+    /// Returns the node of this process, if its configuration has one.
+    pub fn own() -> Option<Self> {
+        OWN.get().copied()
+    }
+
+    /// Has the ids that this process makes from now on name this node. Returns the node that they name, which is
+    /// another if this was called before.
+    pub fn make_own(self) -> Self {
+        *OWN.get_or_init(|| self)
+    }
+
+    pub fn get(self) -> u16 {
+        self.0.get()
+    }
+
+    /// Finds the node that made an id. `None` for ids of daemons without a node.
+    pub fn of(id: Uuid) -> Option<Self> {
+        let bytes = id.as_bytes();
+        let node = u16::from_be_bytes([bytes[12], bytes[13]]);
+        let check = u16::from_be_bytes([bytes[14], bytes[15]]);
+        let named = id.get_version_num() == 7 && check == check_value(bytes, node);
+        Self::try_from(node).ok().filter(|_| named)
+    }
+
+    /// Finds the node that made an id, from the id's text in any of the forms of a UUID.
+    pub fn of_text(id: &str) -> Option<Self> {
+        Uuid::try_parse(id).ok().and_then(Self::of)
+    }
+
+    /// Makes an id that names this node.
+    pub fn new_id(self) -> Uuid {
+        let mut bytes = Uuid::now_v7().into_bytes();
+        let node = self.get();
+        let check = check_value(&bytes, node);
+        bytes[12..14].copy_from_slice(&node.to_be_bytes());
+        bytes[14..].copy_from_slice(&check.to_be_bytes());
+        Uuid::from_bytes(bytes)
+    }
+}
+
+/// Makes an id, of the node that this process is, or a plain one.
+pub fn new_id() -> Uuid {
+    NodeId::own().map_or_else(Uuid::now_v7, NodeId::new_id)
+}
+
+/// Computes the check value of an id's time and node: CRC-16/CCITT, whose polynomial ITU-T V.41 gives, begun at 0xFFFF.
+fn check_value(id: &[u8; 16], node: u16) -> u16 {
+    let covered = id[..6].iter().copied().chain(node.to_be_bytes());
+    covered.fold(0xFFFF, |mut value: u16, byte| {
+        value ^= u16::from(byte) << 8;
+        for _ in 0..8 {
+            let carry = value & 0x8000 != 0;
+            value <<= 1;
+            if carry {
+                value ^= 0x1021;
+            }
+        }
+        value
+    })
+}
+
+impl TryFrom<u16> for NodeId {
+    type Error = NotANode;
+
+    fn try_from(number: u16) -> Result<Self, NotANode> {
+        NonZeroU16::new(number).map(Self).ok_or(NotANode)
+    }
+}
+
+impl FromStr for NodeId {
+    type Err = NotANode;
+
+    /// Parses decimal digits without sign and leading zeros.
+    fn from_str(text: &str) -> Result<Self, NotANode> {
+        let digits =
+            text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+        let number = digits.then(|| text.parse::<u16>().ok()).flatten();
+        number.and_then(NonZeroU16::new).map(Self).ok_or(NotANode)
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::{NodeId, NotANode, check_value};
+
+    fn node(number: u16) -> NodeId {
+        NodeId::try_from(number).unwrap()
+    }
+
+    #[test]
+    fn an_id_names_the_node_that_made_it() {
+        for number in [1, 2, 255, 256, 4_096, u16::MAX] {
+            let id = node(number).new_id();
+            assert_eq!(NodeId::of(id), Some(node(number)), "{id}");
+            assert_eq!(NodeId::of_text(&id.to_string()), Some(node(number)), "{id}");
+            assert_eq!(id.get_version_num(), 7);
+            assert_eq!(id.get_variant(), uuid::Variant::RFC4122);
+        }
+    }
+
+    #[test]
+    fn ids_of_one_node_sort_by_time_and_differ() {
+        let ids: Vec<Uuid> = (0..10_000).map(|_| node(7).new_id()).collect();
+        assert!(ids.is_sorted_by(|one, next| one < next));
+    }
+
+    #[test]
+    fn a_plain_id_names_a_node_about_once_in_65536_times() {
+        let named = (0..100_000).filter(|_| NodeId::of(Uuid::now_v7()).is_some()).count();
+        assert!(named < 20, "{named} of 100000");
+    }
+
+    #[test]
+    fn a_changed_time_or_node_is_no_longer_a_name() {
+        let id = node(300).new_id().into_bytes();
+        for bit in (0..48).chain(96..128) {
+            let mut changed = id;
+            changed[bit / 8] ^= 0x80 >> (bit % 8);
+            assert_eq!(NodeId::of(Uuid::from_bytes(changed)), None, "bit {bit}");
+        }
+        assert_eq!(NodeId::of(Uuid::new_v4()), None);
+        for text in ["", "7", "not an id"] {
+            assert_eq!(NodeId::of_text(text), None);
+        }
+    }
+
+    #[test]
+    fn the_check_value_is_the_published_one() {
+        // CRC-16 begun at 0xFFFF has 0x29B1 for "123456789", the check string of such lists; eight bytes of it here.
+        let id = *b"123456..........";
+        assert_eq!(check_value(&id, u16::from_be_bytes(*b"78")), 0xA12B);
+    }
+
+    #[test]
+    fn the_number_of_a_node_has_one_form() {
+        assert_eq!("65535".parse(), Ok(node(65_535)));
+        for text in ["", "0", "00", "07", "65536", "100000", "+7", "-7", " 7", "7 ", "seven", "٧"] {
+            assert_eq!(text.parse::<NodeId>(), Err(NotANode), "{text:?}");
+        }
+    }
+}
