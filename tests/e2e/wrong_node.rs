@@ -143,7 +143,10 @@ async fn a_chosen_id_may_not_be_another_nodes() {
         // So a client learns where a run is whose id does not say it.
         assert_eq!(answers(made.metadata()), Some("2"));
         assert_eq!(made.into_inner().run.unwrap().run_id, id);
-        assert_eq!(clients.runs.get_run(to(get(&id), "2")).await.unwrap().into_inner().run.unwrap().run_id, id);
+        assert_eq!(
+            clients.runs.get_run(to(get(&id), "2")).await.unwrap().into_inner().run.unwrap().run_id,
+            id
+        );
     }
 }
 

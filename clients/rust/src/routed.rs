@@ -142,14 +142,15 @@ mod tests {
         let path = "/cofferdam.v1.RunService/GetRun";
         assert_eq!(node_of(path, &request).map(NodeId::get), Some(7));
         let compressed = [&[1], &request[1..]].concat();
-        for part in [&request[..0], &request[..4], &request[..5], &request[..request.len() - 1], &compressed] {
+        for part in [&request[..0], &request[..4], &request[..5], &request[..request.len() - 1], &compressed]
+        {
             assert_eq!(node_of(path, part), None);
         }
     }
 
     /// A daemon's stand-in, which keeps the metadata and the body of the requests that it gets.
     #[derive(Clone, Default)]
-    struct StandIn(Arc<Mutex<Vec<(Option<String>, usize, bool)>>>);
+    struct StandIn(Arc<Mutex<Vec<(Option<String>, usize)>>>);
 
     impl Service<Request<Body>> for StandIn {
         type Response = Response<Body>;
@@ -169,13 +170,13 @@ mod tests {
                 while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
                     bytes += frame.unwrap().data_ref().map_or(0, Bytes::len);
                 }
-                seen.lock().push((node, bytes, body.is_end_stream()));
+                seen.lock().push((node, bytes));
                 Ok(Status::unimplemented("a stand-in").into_http())
             })
         }
     }
 
-    async fn sent(request: tonic::Request<GetRunRequest>) -> (Option<String>, usize, bool) {
+    async fn sent(request: tonic::Request<GetRunRequest>) -> (Option<String>, usize) {
         let stand_in = StandIn::default();
         let mut client = RunServiceClient::new(Routed(stand_in.clone()));
         assert_eq!(client.get_run(request).await.unwrap_err().code(), tonic::Code::Unimplemented);
@@ -188,10 +189,10 @@ mod tests {
         let get = |run_id: &str| tonic::Request::new(GetRunRequest { run_id: run_id.to_owned() });
         let id = NodeId::try_from(7).unwrap().new_id().to_string();
         let whole = PREFIX + 2 + ID;
-        assert_eq!(sent(get(&id)).await, (Some("7".to_owned()), whole, true));
-        assert_eq!(sent(get("0198a1b2-c3d4-7000-8000-00000000aaaa")).await, (None, whole, true));
+        assert_eq!(sent(get(&id)).await, (Some("7".to_owned()), whole));
+        assert_eq!(sent(get("0198a1b2-c3d4-7000-8000-00000000aaaa")).await, (None, whole));
         let mut to_another = get(&id);
         to_another.metadata_mut().insert(NODE_METADATA, "8".parse().unwrap());
-        assert_eq!(sent(to_another).await, (Some("8".to_owned()), whole, true), "the program's own choice");
+        assert_eq!(sent(to_another).await, (Some("8".to_owned()), whole), "the program's own choice");
     }
 }

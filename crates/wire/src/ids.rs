@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn what_is_no_request_names_nothing() {
         let bytes = v1::GetRunRequest { run_id: "run".into() }.encode_to_vec();
-        for method in ["", "/", "RunService/GetRun", "/cofferdam.v1.RunService/None", "/other.Service/GetRun"] {
+        for method in ["", "/", "RunService/GetRun", "/cofferdam.v1.RunService/None", "/other.Service/GetRun"]
+        {
             assert_eq!(named(method, &bytes), [""; 0], "{method}");
         }
         assert_eq!(named("/cofferdam.v1.RunService/GetRun", b"\x0a\xff"), [""; 0]);

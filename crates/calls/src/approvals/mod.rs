@@ -180,8 +180,10 @@ impl Approvals {
             may_decide_own: self.settings.read().allow_self_approval,
         };
         let _in_order = self.deciding.lock().await;
-        let approval =
-            self.gateway.decide(approval_id, &reviewer, ballot).map_err(|error| decide_refusal(approval_id, &error))?;
+        let approval = self
+            .gateway
+            .decide(approval_id, &reviewer, ballot)
+            .map_err(|error| decide_refusal(approval_id, &error))?;
         if approval.state == ApprovalState::Pending {
             if let Err(unavailable) = self.audit.record(events::voted(&approval)).await {
                 // A vote must not count without a record. The approval becomes void, and consent has to be asked for again.
