@@ -37,10 +37,9 @@ export function nodeOf(id: string): number | null {
     return null;
   }
   const data = Buffer.from(id.replaceAll("-", ""), "hex");
-  const node = data.readUInt16BE(10);
-  const named = (data.readUInt8(7) << 8) | data.readUInt8(9);
-  const check = checkValue([...data.subarray(0, 6), ...data.subarray(10, 12)]);
-  return node !== 0 && named === check ? node : null;
+  const node = ((data.readUInt16BE(6) & 0xfff) << 4) | (data.readUInt8(8) & 0xf);
+  const check = checkValue([...data.subarray(0, 6), node >> 8, node & 0xff]);
+  return node !== 0 && data.readUInt16BE(11) === check ? node : null;
 }
 
 /** The CRC-16 of the polynomial 0x1021, begun at 0xFFFF. */

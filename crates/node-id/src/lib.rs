@@ -40,8 +40,8 @@ impl NodeId {
     /// Finds the node that made an id. `None` for ids of daemons without a node.
     pub fn of(id: Uuid) -> Option<Self> {
         let bytes = id.as_bytes();
-        let node = u16::from_be_bytes([bytes[10], bytes[11]]);
-        let check = u16::from_be_bytes([bytes[7], bytes[9]]);
+        let node = (u16::from_be_bytes([bytes[6] & 0x0F, bytes[7]]) << 4) | u16::from(bytes[8] & 0x0F);
+        let check = u16::from_be_bytes([bytes[11], bytes[12]]);
         let is_v7 = id.get_version_num() == 7 && id.get_variant() == Variant::RFC4122;
         let named = is_v7 && check == check_value(bytes, node);
         Self::try_from(node).ok().filter(|_| named)
@@ -59,21 +59,23 @@ impl NodeId {
         self.named_in(Uuid::now_v7())
     }
 
-    /// Has a version 7 UUID name this node. Its last 32 bits, which are random, give way to the low bits of its counter.
+    /// Has a version 7 UUID name this node. Its last 32 bits, which are random, give way to the end of its counter.
     fn named_in(self, id: Uuid) -> Uuid {
-        let mut bytes = id.into_bytes();
-        let node = self.get().to_be_bytes();
-        let check = check_value(&bytes, self.get()).to_be_bytes();
-        // The counter's 42 bits are in the bytes 6 to 11, around version and variant.
-        let [high, next, middle, low @ ..] = [bytes[6], bytes[7], bytes[8], bytes[9], bytes[10], bytes[11]];
-        // Version and 4 bits; 6 bits after the variant; 32 bits.
-        bytes[6] = 0x70 | (high & 0x0F);
-        bytes[8] = 0x80 | (next >> 2);
-        bytes[12] = (next << 6) | (middle & 0x3F);
-        bytes[13..].copy_from_slice(&low);
-        (bytes[7], bytes[9]) = (check[0], check[1]);
-        bytes[10..12].copy_from_slice(&node);
-        Uuid::from_bytes(bytes)
+        let (bits, node) = (id.as_u128(), u128::from(self.get()));
+        let time = bits >> 80;
+        let counter = (((bits >> 64) & 0xFFF) << 30) | ((bits >> 32) & 0x3FFF_FFFF);
+        let check = u128::from(check_value(id.as_bytes(), self.get()));
+        Uuid::from_u128(
+            (time << 80)
+                | (7 << 76)
+                | ((node >> 4) << 64)
+                | (2 << 62)
+                | ((counter >> 40) << 60)
+                | ((node & 0xF) << 56)
+                | (((counter >> 24) & 0xFFFF) << 40)
+                | (check << 24)
+                | (counter & 0xFF_FFFF),
+        )
     }
 }
 
@@ -190,15 +192,15 @@ mod tests {
         let counted = |counter: u128| {
             let version_and_variant = (7 << 76) | (2 << 62);
             // Twelve bits of the counter are before the variant, and thirty after it.
-            let id = time | version_and_variant | (counter >> 30 << 64) | ((counter & 0x3FFF_FFFF) << 32);
+            let id = time | version_and_variant | ((counter >> 30) << 64) | ((counter & 0x3FFF_FFFF) << 32);
             node(0x1234).named_in(Uuid::from_u128(id | 0xFFFF_FFFF)).into_bytes()
         };
-        let counters = [0, 1, 0x3F, 0xFFFF_FFFF, 1 << 32, (1 << 38) - 1, 1 << 38, (1 << 42) - 1];
+        let counters = [0, 1, (1 << 24) - 1, 1 << 24, (1 << 30) - 1, 1 << 30, 1 << 40, (1 << 42) - 1];
         assert!(counters.map(counted).is_sorted_by(|one, next| one < next));
         for counter in counters {
             let id = counted(counter);
-            let low = u128::from(u32::from_be_bytes([id[12], id[13], id[14], id[15]]));
-            let read = (u128::from(id[6] & 0x0F) << 38) | (u128::from(id[8] & 0x3F) << 32) | low;
+            let read = [(id[8] >> 4) & 3, id[9], id[10], id[13], id[14], id[15]];
+            let read = read.iter().fold(0, |read, byte| (read << 8) | u128::from(*byte));
             assert_eq!(read, counter);
         }
     }
@@ -217,7 +219,7 @@ mod tests {
     #[test]
     fn a_changed_time_or_node_is_no_longer_a_name() {
         let id = node(300).new_id().into_bytes();
-        for bit in (0..48).chain(56..64).chain(72..96) {
+        for bit in (0..48).chain(52..64).chain(68..72).chain(88..104) {
             let mut changed = id;
             changed[bit / 8] ^= 0x80 >> (bit % 8);
             assert_eq!(NodeId::of(Uuid::from_bytes(changed)), None, "bit {bit}");

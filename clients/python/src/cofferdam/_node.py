@@ -40,8 +40,8 @@ def node_of(written: str) -> int | None:
     if _ID.fullmatch(written) is None:
         return None
     data = bytes.fromhex(written.replace("-", ""))
-    node = data[10] << 8 | data[11]
-    named = (data[7] << 8 | data[9]) == crc_hqx(data[:6] + data[10:12], 0xFFFF)
+    node = (data[6] & 0xF) << 12 | data[7] << 4 | data[8] & 0xF
+    named = int.from_bytes(data[11:13], "big") == crc_hqx(data[:6] + node.to_bytes(2, "big"), 0xFFFF)
     return node if node and named else None
 
 
