@@ -160,6 +160,7 @@ export class Transport {
     options.signal?.throwIfAborted();
     const { route, encode, decode } = wire(method);
     const { first, whole } = await begun(method.input, requests);
+    options.signal?.throwIfAborted();
     const metadata = this.#metadata(method.input, first);
     const over = new AbortController();
     try {
@@ -196,6 +197,7 @@ export class Transport {
     options.signal?.throwIfAborted();
     const { route, encode, decode } = wire(method);
     const { first, whole } = await begun(method.input, requests);
+    options.signal?.throwIfAborted();
     const metadata = this.#metadata(method.input, first);
     const call = this.#open().makeBidiStreamRequest(route, encode, decode, metadata, streamDeadline(options));
     const over = new AbortController();
