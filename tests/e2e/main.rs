@@ -99,3 +99,4 @@ mod warm;
 mod warm_claims;
 mod workspaces;
 mod writable_root;
+mod wrong_node;

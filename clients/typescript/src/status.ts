@@ -27,6 +27,7 @@ const BY_REASON: ReadonlyMap<string, Kind> = new Map<string, Kind>([
   ["INVALID_FRONTMATTER", errors.InvalidArgument],
   ["INVALID_ARGUMENT", errors.InvalidArgument],
   ["NOT_FOUND", errors.NotFound],
+  ["WRONG_NODE", errors.WrongNodeError],
   ["IMAGE_MISSING", errors.NotFound],
   ["IMAGE_NOT_ALLOWED", errors.Denied],
   ["IMAGE_UNUSABLE", errors.InvalidArgument],

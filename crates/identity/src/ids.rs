@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use node_id::NodeId;
 use operations::Reason;
 use refusal::Refusal;
 use serde::{Deserialize, Serialize};
@@ -78,25 +79,40 @@ pub fn check_client_name(field: &'static str, name: &str) -> Result<(), Refusal>
 }
 
 impl RunId {
+    /// Returns the last 32 bits, which differ between runs, also between those of one node.
     pub fn low_bits(self) -> u32 {
         let bytes = self.0.as_bytes();
         u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]])
     }
 
-    /// Parses an id that a client chose: a version 7 UUID.
+    /// Parses an id that a client chose: a version 7 UUID that names no other node.
     pub fn chosen(text: &str) -> Result<Self, Refusal> {
-        match Self::parse(text) {
-            Ok(id) if id.0.get_version_num() == 7 => Ok(id),
-            _ => Err(Refusal::invalid("run_id", "is not a version 7 UUID in hyphenated lower-case form")),
+        let id = Self::parse(text).ok().filter(|id| id.0.get_version_num() == 7).ok_or_else(|| {
+            Refusal::invalid("run_id", "is not a version 7 UUID in hyphenated lower-case form")
+        })?;
+        match (NodeId::of(id.0), NodeId::own()) {
+            (Some(named), own) if own != Some(named) => Err(Refusal::wrong_node(named, own)),
+            _ => Ok(id),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use node_id::NodeId;
     use operations::Reason;
 
     use super::RunId;
+
+    #[test]
+    fn a_chosen_id_may_not_name_another_node() {
+        // This process is no node.
+        let elsewhere = NodeId::try_from(7).unwrap().new_id().to_string();
+        let refused = RunId::chosen(&elsewhere).unwrap_err();
+        assert_eq!(refused.reason, Reason::WrongNode);
+        assert_eq!(refused.metadata, [("asked".into(), "7".to_owned())]);
+        assert_eq!(RunId::parse(&elsewhere).unwrap().to_string(), elsewhere, "it may be looked for");
+    }
 
     #[test]
     fn an_id_parses_back_and_nothing_else_does() {

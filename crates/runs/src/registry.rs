@@ -208,7 +208,7 @@ impl Runs {
             return Ok(run.record());
         }
         let ended = self.ended().get(&id).cloned();
-        ended.ok_or_else(no_such_run)
+        ended.ok_or_else(|| no_such_run(id))
     }
 
     /// Waits for the launch of a run. A launch that failed is an error, as it was for the first caller.
@@ -235,7 +235,7 @@ impl Runs {
     /// Returns a run that `principal` may use. Other runs do not exist for it.
     pub fn of(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
         self.get(id).and_then(|record| {
-            if may_use(principal, id, &record.spec) { Ok(record) } else { Err(no_such_run()) }
+            if may_use(principal, id, &record.spec) { Ok(record) } else { Err(no_such_run(id)) }
         })
     }
 
@@ -247,7 +247,7 @@ impl Runs {
             self.ended().get(&id).is_some_and(of)
         };
         let usable = living.unwrap_or_else(ended);
-        if usable { Ok(()) } else { Err(no_such_run()) }
+        if usable { Ok(()) } else { Err(no_such_run(id)) }
     }
 
     /// Returns the live run that has this token, and its principal.
@@ -270,7 +270,7 @@ impl Runs {
     pub fn shown_to(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
         self.get(id).and_then(
             |record| {
-                if record.is_seen_by(principal) { Ok(record) } else { Err(no_such_run()) }
+                if record.is_seen_by(principal) { Ok(record) } else { Err(no_such_run(id)) }
             },
         )
     }
@@ -417,7 +417,7 @@ fn may_use(principal: &Principal, id: RunId, spec: &Spec) -> bool {
     principal.may_use_run(id, &spec.profile, &spec.principal)
 }
 
-fn no_such_run() -> Refusal {
+fn no_such_run(id: RunId) -> Refusal {
     // The message does not reveal whether another principal has such a run.
-    Refusal::new(Reason::NotFound, "there is no such run, or it is another user's").with("resource", "run")
+    Refusal::absent("run", id, "there is no such run, or it is another user's")
 }

@@ -55,13 +55,13 @@ impl Runs {
         match kept() {
             Some(found) if principal.may_use(&found.principal) => {
                 let _settling = self.settle(id).await;
-                let kept = kept().ok_or_else(no_such_workspace)?;
+                let kept = kept().ok_or_else(|| no_such_workspace(id))?;
                 self.delete_kept(&kept, principal).await
             }
-            Some(_) => Err(no_such_workspace()),
+            Some(_) => Err(no_such_workspace(id)),
             None => match self.of(id, principal) {
                 Ok(record) if record.has_pending_changes() => self.discard(id, principal).await.map(drop),
-                _ => Err(no_such_workspace()),
+                _ => Err(no_such_workspace(id)),
             },
         }
     }
@@ -85,7 +85,7 @@ impl Runs {
     /// Checks that a run may begin on a kept workspace.
     pub(crate) fn check_kept(&self, id: RunId, principal: &Principal) -> Result<(), Refusal> {
         let usable = self.kept().get(&id).is_some_and(|kept| principal.may_use(&kept.principal));
-        if usable { Ok(()) } else { Err(no_such_workspace()) }
+        if usable { Ok(()) } else { Err(no_such_workspace(id)) }
     }
 
     /// Deletes the record of a workspace that is gone or was never made.
@@ -162,6 +162,6 @@ impl Runs {
     }
 }
 
-fn no_such_workspace() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such workspace").with("resource", "workspace")
+fn no_such_workspace(id: RunId) -> Refusal {
+    Refusal::absent("workspace", id, "there is no such workspace")
 }

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from google.protobuf.message import Message
+
+from cofferdam._node import NODE_METADATA, node_for
 from cofferdam._trace import current
 from cofferdam.errors import InvalidArgument
 from cofferdam.types import Tls
@@ -68,6 +71,11 @@ class Settings:
         token = (("authorization", f"Bearer {self.token}"),) if self.token else ()
         trace = current()
         return (*token, ("traceparent", trace)) if trace else token
+
+    def metadata_for(self, request: Message | None) -> tuple[tuple[str, str], ...]:
+        """Of this request, or of a stream that begins with it: also the node that it is for, if an id in it names one."""
+        node = node_for(request)
+        return self.metadata if node is None else (*self.metadata, (NODE_METADATA, str(node)))
 
     @property
     def options(self) -> list[tuple[str, int | str]]:

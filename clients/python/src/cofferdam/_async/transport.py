@@ -5,7 +5,7 @@ Written by hand, like its twin in `_sync`; everything above it is the same in bo
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import grpc
@@ -58,6 +58,20 @@ async def together(works: Sequence[Callable[[], Coroutine[Any, Any, Result]]]) -
             await asyncio.wait(tasks)
 
 
+async def begun(requests: AsyncIterable[Request]) -> tuple[Request | None, AsyncIterator[Request]]:
+    """The first request of a stream, and all of them. None for an empty stream."""
+    rest = aiter(requests)
+    first: Request | None = await anext(rest, None)
+
+    async def whole() -> AsyncIterator[Request]:
+        if first is not None:
+            yield first
+            async for request in rest:
+                yield request
+
+    return first, whole()
+
+
 class Background:
     """Work beside its caller's: a task."""
 
@@ -101,7 +115,7 @@ class Transport:
         patience: Patience | None = None
         while True:
             try:
-                response: Response = await call(request, timeout=timeout, metadata=self.settings.metadata)
+                response: Response = await call(request, timeout=timeout, metadata=self.settings.metadata_for(request))
             except grpc.aio.AioRpcError as error:
                 refusal, may_repeat = refused(error), method.may_repeat(request) or never_left(error)
             else:
@@ -118,7 +132,7 @@ class Transport:
     ) -> AsyncGenerator[Response, None]:
         """Its answers, of this one connection. Leaving it ends it on the daemon's side, too."""
         call = (self._callables.get(method.path) or self._callable(method, "unary_stream"))(
-            request, timeout=timeout, metadata=self.settings.metadata
+            request, timeout=timeout, metadata=self.settings.metadata_for(request)
         )
         try:
             async for response in call:
@@ -133,8 +147,9 @@ class Transport:
         self, method: Method[Request, Response], requests: AsyncIterable[Request], timeout: float | None = None
     ) -> Response:
         """One answer to all of these, on one connection. Raises an error of `requests` itself, too."""
+        first, requests = await begun(requests)
         call = (self._callables.get(method.path) or self._callable(method, "stream_unary"))(
-            timeout=timeout, metadata=self.settings.metadata
+            timeout=timeout, metadata=self.settings.metadata_for(first)
         )
         try:
             await self._send(call, requests)
@@ -150,8 +165,9 @@ class Transport:
         self, method: Method[Request, Response], requests: AsyncIterable[Request], timeout: float | None = None
     ) -> AsyncGenerator[Response, None]:
         """Answers while requests are sent, on one connection. Raises an error of `requests` itself, too."""
+        first, requests = await begun(requests)
         call = (self._callables.get(method.path) or self._callable(method, "stream_stream"))(
-            timeout=timeout, metadata=self.settings.metadata
+            timeout=timeout, metadata=self.settings.metadata_for(first)
         )
         sending = asyncio.ensure_future(self._send(call, requests))
         # Where there is nothing more to send, nothing more is answered.
