@@ -12,12 +12,12 @@
 import { randomUUID } from "node:crypto";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "./client.js";
-import { ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NotFound } from "./errors.js";
-import type { Options } from "./options.js";
+import { ApprovalRequired, AwaitingApproval, CofferdamError, DaemonUnreachable, Interrupted, NotFound } from "./errors.js";
+import { type Options, outlastsReviewers } from "./options.js";
 import { Output } from "./output.js";
 import { type OperationInit, onlyReads } from "./requests.js";
 import { present } from "./results.js";
-import type { Patience } from "./settings.js";
+import { type Patience, Pauses } from "./settings.js";
 import { failed } from "./status.js";
 import { sleep } from "./transport.js";
 import type { OutputCallback } from "./types.js";
@@ -41,6 +41,9 @@ const READ_TIMEOUT = 600;
 const CANCEL_TIMEOUT = 5;
 // How often it is asked meanwhile whether the call is over.
 const ENDINGS = 100;
+
+// Reason of a call that was not made, because its run waits for a reviewer of another call.
+const AWAITING = "AWAITING_APPROVAL";
 
 /** Callbacks for the output of a call, and the signal that ends it. */
 export interface Listener {
@@ -67,8 +70,8 @@ class Call {
   readonly #end: AbortController | null;
   #onAccepted: (() => void) | null = null;
   #callId = "";
-  // The caller's own code threw: that is no answer of the daemon.
-  #callbackThrew = false;
+  /** The caller's own code threw: that is no answer of the daemon. */
+  callbackThrew = false;
   #abandoned = false;
 
   constructor(client: Client, request: CallRequest, listener: Listener) {
@@ -102,7 +105,7 @@ class Call {
       await this.#tell(this.#listener.onStderr, this.#stderr.rest());
       return { response, stdout: this.#stdout.whole(), stderr: this.#stderr.whole() };
     } catch (error) {
-      if (this.#callbackThrew) {
+      if (this.callbackThrew) {
         this.#client.transport.afterwards(() => this.#cancel());
       } else if (error instanceof CofferdamError) {
         error.callId ??= this.#callId || null;
@@ -123,7 +126,7 @@ class Call {
         }
       } catch (error) {
         const pause = repeatable && this.#client.transport.isLost(error) ? patience.pause() : null;
-        if (this.#callbackThrew || pause === null) {
+        if (this.callbackThrew || pause === null) {
           throw error;
         }
         await sleep(pause, this.#end?.signal);
@@ -133,7 +136,7 @@ class Call {
           return await this.#polled();
         } catch (error) {
           // It is in no record: it never began.
-          if (this.#callbackThrew || !(error instanceof NotFound) || this.#stdout.next || this.#stderr.next) {
+          if (this.callbackThrew || !(error instanceof NotFound) || this.#stdout.next || this.#stderr.next) {
             throw error;
           }
           this.#callId = "";
@@ -213,7 +216,7 @@ class Call {
     try {
       await callback(text);
     } catch (error) {
-      this.#callbackThrew = true;
+      this.callbackThrew = true;
       throw error;
     }
   }
@@ -257,6 +260,16 @@ class Call {
   }
 }
 
+/** The outcome. Throws for a call that was made earlier, by the same request id, and whose result is there no longer. */
+function kept(outcome: Outcome): Outcome {
+  const { callId, resultDropped } = outcome.response;
+  if (resultDropped) {
+    const message = "the call was made before, and its result is no longer stored";
+    throw new NotFound(message, { reason: "RESULT_DROPPED", callId, hint: "It was not made again." });
+  }
+  return outcome;
+}
+
 /** Makes calls of one run, all with the same options. */
 export class Caller {
   readonly client: Client;
@@ -269,7 +282,12 @@ export class Caller {
     this.options = options;
   }
 
-  /** The outcome, also of a tool that failed. Throws for a refusal, and if the daemon is gone. */
+  /**
+   * The outcome, also of a tool that failed. Throws for a refusal, and if the daemon is gone.
+   *
+   * The reviewer of another call may take longer than the call itself may wait. It has done nothing then, and is made anew
+   * if its caller waits for people.
+   */
   async call(
     asked: { operation: OperationInit } | { dialect: MessageInitShape<typeof DialectCallSchema> },
     listener: Listener = {},
@@ -297,13 +315,23 @@ export class Caller {
       const response = await this.client.transport.unary(ToolService.method.call, request, options);
       return { response, stdout: new Uint8Array(), stderr: new Uint8Array() };
     }
-    const outcome = await new Call(this.client, request, { ...listener, signal }).outcome();
-    const { callId, resultDropped } = outcome.response;
-    if (resultDropped) {
-      const message = "the call was made before, and its result is no longer stored";
-      throw new NotFound(message, { reason: "RESULT_DROPPED", callId, hint: "It was not made again." });
+    const outlasts = outlastsReviewers(this.options);
+    const pauses = new Pauses();
+    for (;;) {
+      const call = new Call(this.client, request, { ...listener, signal });
+      try {
+        const outcome = await call.outcome();
+        if (!outlasts || outcome.response.error?.reason !== AWAITING) {
+          return kept(outcome);
+        }
+      } catch (error) {
+        if (!(outlasts && error instanceof AwaitingApproval) || call.callbackThrew) {
+          throw error;
+        }
+      }
+      await sleep(pauses.next(), signal);
+      request.requestId = randomUUID().replaceAll("-", "");
     }
-    return outcome;
   }
 
   /** The result of an operation of this kind. Throws for a tool that failed, too. */

@@ -73,7 +73,8 @@ export interface ConnectOptions extends Connection {
   waitForApproval?: boolean;
   /**
    * Behaviour of a call that finds the run frozen for a reviewer of another call: `wait` in the order of arrival, as long as
-   * its own timeout allows, or `raise` `AwaitingApproval` at once. Default: `wait`.
+   * its own timeout allows (with `waitForApproval` and no `requestId` until the reviewer has decided), or `raise`
+   * `AwaitingApproval` at once. Default: `wait`.
    */
   onAwaitingApproval?: OnAwaitingApproval;
 }
@@ -135,7 +136,8 @@ export interface SandboxOptions {
   waitForApproval?: boolean;
   /**
    * Behaviour of a call that finds the run frozen for a reviewer of another call: `wait` in the order of arrival, as long as
-   * its own timeout allows, or `raise` `AwaitingApproval` at once. Default: `wait`.
+   * its own timeout allows (with `waitForApproval` and no `requestId` until the reviewer has decided), or `raise`
+   * `AwaitingApproval` at once. Default: `wait`.
    */
   onAwaitingApproval?: OnAwaitingApproval;
   /** For the record, at most 128 characters. */

@@ -19,13 +19,15 @@ from cofferdam._method import Method
 from cofferdam._options import Options
 from cofferdam._output import Output
 from cofferdam._requests import only_reads
-from cofferdam._settings import Patience
+from cofferdam._settings import Patience, Pauses
 from cofferdam._status import failed
-from cofferdam.errors import ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NotFound
+from cofferdam.errors import ApprovalRequired, AwaitingApproval, CofferdamError, DaemonUnreachable, Interrupted, NotFound
 
 PENDING = v1.CallResponse.Status.PENDING_APPROVAL
 RUNNING = v1.CallResponse.Status.RUNNING
 SUCCEEDED = v1.CallResponse.Status.SUCCEEDED
+# Reason of a call that was not made, because its run waits for a reviewer of another call.
+AWAITING = "AWAITING_APPROVAL"
 
 # Most bytes of a stream that `GetCall` gives at once.
 PIECE = 1024 * 1024
@@ -66,8 +68,8 @@ class Call:
         self._stderr = Output()
         self._on_stdout = on_stdout
         self._on_stderr = on_stderr
-        # The caller's own code is running: its exceptions are no answers of the daemon.
-        self._telling = False
+        #: The caller's own code is running: its exceptions are no answers of the daemon.
+        self.telling = False
 
     async def outcome(self) -> Outcome:
         try:
@@ -75,7 +77,7 @@ class Call:
             await self._tell(self._on_stdout, self._stdout.rest())
             await self._tell(self._on_stderr, self._stderr.rest())
         except BaseException as error:
-            if isinstance(error, CofferdamError) and not self._telling:
+            if isinstance(error, CofferdamError) and not self.telling:
                 error.call_id = error.call_id or self._call_id or None
             elif self._call_id:
                 self._transport.afterwards(self._end())
@@ -151,9 +153,9 @@ class Call:
 
     async def _tell(self, callback: AsyncOutputCallback | None, text: str) -> None:
         if callback is not None and text:
-            self._telling = True
+            self.telling = True
             await tell(callback, text)
-            self._telling = False
+            self.telling = False
 
     async def _end(self) -> None:
         """Ends a call whose caller has gone, and a process that it has started."""
@@ -187,7 +189,11 @@ class Caller:
         on_stdout: AsyncOutputCallback | None = None,
         on_stderr: AsyncOutputCallback | None = None,
     ) -> Outcome:
-        """The outcome, also of a tool that failed. Raises for a refusal, and if the daemon is gone."""
+        """The outcome, also of a tool that failed. Raises for a refusal, and if the daemon is gone.
+
+        The reviewer of another call may take longer than the call itself may wait. It has done nothing then, and is made
+        anew if its caller waits for people.
+        """
         request = v1.CallRequest(
             run_id=self.run_id,
             task_id=self.options.task_id,
@@ -203,9 +209,19 @@ class Caller:
         elif not request.wait_for_approval:
             request.cancel_on_disconnect = True
             return Outcome(await self.client._transport.unary(READ, request, READ_TIMEOUT), b"", b"")
-        outcome = await Call(self.client, request, on_stdout, on_stderr).outcome()
-        check_kept(outcome.response)
-        return outcome
+        pauses = Pauses()
+        while True:
+            call = Call(self.client, request, on_stdout, on_stderr)
+            try:
+                outcome = await call.outcome()
+                if not self.options.outlasts_reviewers or outcome.response.error.reason != AWAITING:
+                    check_kept(outcome.response)
+                    return outcome
+            except AwaitingApproval:
+                if call.telling or not self.options.outlasts_reviewers:
+                    raise
+            await sleep(pauses.next())
+            request.request_id = uuid.uuid4().hex
 
     async def result(self, operation: v1.Operation, *, of_file: bool = False) -> v1.Result:
         """The result. Raises for a tool that failed, too."""

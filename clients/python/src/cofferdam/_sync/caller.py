@@ -18,15 +18,17 @@ from cofferdam._method import Method
 from cofferdam._options import Options
 from cofferdam._output import Output
 from cofferdam._requests import only_reads
-from cofferdam._settings import Patience
+from cofferdam._settings import Patience, Pauses
 from cofferdam._status import failed
 from cofferdam._sync.client import Client
 from cofferdam._sync.transport import OutputCallback, sleep, tell
-from cofferdam.errors import ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NotFound
+from cofferdam.errors import ApprovalRequired, AwaitingApproval, CofferdamError, DaemonUnreachable, Interrupted, NotFound
 
 PENDING = v1.CallResponse.Status.PENDING_APPROVAL
 RUNNING = v1.CallResponse.Status.RUNNING
 SUCCEEDED = v1.CallResponse.Status.SUCCEEDED
+# Reason of a call that was not made, because its run waits for a reviewer of another call.
+AWAITING = "AWAITING_APPROVAL"
 
 # Most bytes of a stream that `GetCall` gives at once.
 PIECE = 1024 * 1024
@@ -67,8 +69,8 @@ class Call:
         self._stderr = Output()
         self._on_stdout = on_stdout
         self._on_stderr = on_stderr
-        # The caller's own code is running: its exceptions are no answers of the daemon.
-        self._telling = False
+        #: The caller's own code is running: its exceptions are no answers of the daemon.
+        self.telling = False
 
     def outcome(self) -> Outcome:
         try:
@@ -76,7 +78,7 @@ class Call:
             self._tell(self._on_stdout, self._stdout.rest())
             self._tell(self._on_stderr, self._stderr.rest())
         except BaseException as error:
-            if isinstance(error, CofferdamError) and not self._telling:
+            if isinstance(error, CofferdamError) and not self.telling:
                 error.call_id = error.call_id or self._call_id or None
             elif self._call_id:
                 self._transport.afterwards(self._end())
@@ -152,9 +154,9 @@ class Call:
 
     def _tell(self, callback: OutputCallback | None, text: str) -> None:
         if callback is not None and text:
-            self._telling = True
+            self.telling = True
             tell(callback, text)
-            self._telling = False
+            self.telling = False
 
     def _end(self) -> None:
         """Ends a call whose caller has gone, and a process that it has started."""
@@ -188,7 +190,11 @@ class Caller:
         on_stdout: OutputCallback | None = None,
         on_stderr: OutputCallback | None = None,
     ) -> Outcome:
-        """The outcome, also of a tool that failed. Raises for a refusal, and if the daemon is gone."""
+        """The outcome, also of a tool that failed. Raises for a refusal, and if the daemon is gone.
+
+        The reviewer of another call may take longer than the call itself may wait. It has done nothing then, and is made
+        anew if its caller waits for people.
+        """
         request = v1.CallRequest(
             run_id=self.run_id,
             task_id=self.options.task_id,
@@ -204,9 +210,19 @@ class Caller:
         elif not request.wait_for_approval:
             request.cancel_on_disconnect = True
             return Outcome(self.client._transport.unary(READ, request, READ_TIMEOUT), b"", b"")
-        outcome = Call(self.client, request, on_stdout, on_stderr).outcome()
-        check_kept(outcome.response)
-        return outcome
+        pauses = Pauses()
+        while True:
+            call = Call(self.client, request, on_stdout, on_stderr)
+            try:
+                outcome = call.outcome()
+                if not self.options.outlasts_reviewers or outcome.response.error.reason != AWAITING:
+                    check_kept(outcome.response)
+                    return outcome
+            except AwaitingApproval:
+                if call.telling or not self.options.outlasts_reviewers:
+                    raise
+            sleep(pauses.next())
+            request.request_id = uuid.uuid4().hex
 
     def result(self, operation: v1.Operation, *, of_file: bool = False) -> v1.Result:
         """The result. Raises for a tool that failed, too."""

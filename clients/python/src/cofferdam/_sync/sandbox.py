@@ -163,7 +163,8 @@ class Sandbox:
         `issue_token`: have the daemon make a `token` for an agent that may do this run's calls and nothing else.
         `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`.
         `on_awaiting_approval`: of a call that finds the run frozen for a reviewer of another call: "wait" in the order of
-        arrival, as long as its own timeout allows, or "raise" `AwaitingApproval` at once.
+        arrival, as long as its own timeout allows (with `wait_for_approval` until the reviewer has decided), or "raise"
+        `AwaitingApproval` at once.
         `client`, else `endpoint`, `token` and `tls`: the daemon; default: see `Client`. A client that is given stays
         open.
 

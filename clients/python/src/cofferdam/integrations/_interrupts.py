@@ -13,6 +13,7 @@ hour after its end.
 
 import json
 import threading
+import time
 import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -24,7 +25,8 @@ from langgraph.runtime import ExecutionInfo, Runtime, get_runtime
 from langgraph.types import interrupt
 
 from cofferdam import ApprovalInfo, Sandbox
-from cofferdam.errors import ApprovalRequired, CofferdamError
+from cofferdam._settings import Pauses
+from cofferdam.errors import ApprovalRequired, AwaitingApproval, CofferdamError
 
 T = TypeVar("T")
 
@@ -61,9 +63,16 @@ class Interrupts:
         if execution is None:
             return make(self._sandbox)
         sandbox = self._sandbox.with_options(request_id=self._request_id(execution, wanted))
+        pauses = Pauses()
         while True:
             try:
                 return make(sandbox)
+            except AwaitingApproval:
+                # The refusal is the outcome of that id for good. The next id is the same when the step is repeated.
+                if not self._sandbox._options.outlasts_reviewers:
+                    raise
+                time.sleep(pauses.next())
+                sandbox = self._sandbox.with_options(request_id=self._request_id(execution, wanted))
             except ApprovalRequired as asked:
                 approval = self._approval(asked)
                 if approval is None or approval.state == "pending":
