@@ -12,7 +12,14 @@
 import { randomUUID } from "node:crypto";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "./client.js";
-import { ApprovalRequired, AwaitingApproval, CofferdamError, DaemonUnreachable, Interrupted, NotFound } from "./errors.js";
+import {
+  ApprovalRequired,
+  AwaitingApproval,
+  CofferdamError,
+  DaemonUnreachable,
+  Interrupted,
+  NotFound,
+} from "./errors.js";
 import { type Options, outlastsReviewers } from "./options.js";
 import { Output } from "./output.js";
 import { type OperationInit, onlyReads } from "./requests.js";
