@@ -241,7 +241,7 @@ def test_a_person_may_be_asked_first(mortal_with_policy: Daemon) -> None:
 
 
 def test_a_call_outlasts_the_reviewer_of_another_one(client: Client) -> None:
-    def is_refused() -> bool:
+    def has_refused(sandbox: Sandbox) -> bool:
         receipts = sandbox.audit.stream(follow=False, kinds=["call_receipt"])
         return any(event.record["outcome"].get("reason") == "AWAITING_APPROVAL" for event in receipts)
 
@@ -251,7 +251,7 @@ def test_a_call_outlasts_the_reviewer_of_another_one(client: Client) -> None:
         while not (pending := sandbox.approvals.list()):
             time.sleep(0.02)
         beside = threads.submit(lambda: sandbox.commands.run(["echo", "done"], timeout=1))
-        while not is_refused():
+        while not has_refused(sandbox):
             assert not beside.done()
             time.sleep(0.1)
         # A refusal is the outcome of its request id.

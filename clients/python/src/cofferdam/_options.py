@@ -21,7 +21,7 @@ class Options:
 
     @property
     def outlasts_reviewers(self) -> bool:
-        """Whether a call that waited for a reviewer of another call, as long as its own timeout allows, is made anew.
+        """Whether a call that could not be made because of reviewers is made anew.
 
         One that has a request id cannot be: the refusal is the outcome of that id.
         """

@@ -12,6 +12,8 @@ import yaml
 from consent import Books, Review
 from daemon import Daemon
 
+from cofferdam import Client
+
 POLICIES = Path(__file__).parents[5] / "crates" / "policy" / "policies"
 
 # Of all calls of a suite: how many asked, and how many of these were approved and denied.
@@ -26,6 +28,7 @@ def with_a_written_root(build: str) -> str:
     profile["operations"] |= {"exec": "ask"}
     profile["exec"] |= {"deny_list": "off", "default": "allow", "read_only_commands": False, "rules": [], "env": ["*"]}
     profile["exec"].pop("env_paths")
+    profile["approvals"] |= {"remember": []}
     return yaml.safe_dump({"profiles": {"build-written-root": profile}})
 
 
@@ -35,10 +38,11 @@ def own_daemon(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFac
     for name in ("build.yaml", "roles.yaml"):
         (policy / name).write_text((POLICIES / name).read_text())
     (policy / "build-written-root.yaml").write_text(with_a_written_root((POLICIES / "build.yaml").read_text()))
-    daemon = Daemon(f"policy_dir: {policy}\n", "address: '127.0.0.1:0', plaintext: true, tokens: {}", self_approval=False)
+    daemon = Daemon(f"policy_dir: {policy}\n", self_approval=False)
     try:
         yield daemon
-        states = list(Books.of(daemon).check().values())
+        with Client(daemon.endpoint) as client:
+            states = list(Books.of(client).check().values())
         pytestconfig.stash[asked] = (len(states), states.count("APPROVED"), states.count("DENIED"))
     finally:
         daemon.remove()
@@ -57,8 +61,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def tokens(own_daemon: Daemon) -> dict[str, str]:
-    """Of the agent and of the reviewer."""
-    wanted = {"agent": ["orchestrator"], "reviewer": ["approver", "director"]}
+    """Of the agent, of the reviewer, and of the one who reads the log."""
+    wanted = {"agent": ["orchestrator"], "reviewer": ["approver", "director"], "clerk": ["operator", "auditor"]}
     return {
         name: own_daemon.coffer("token", "create", name, *(word for role in roles for word in ("--role", role)))
         for name, roles in wanted.items()
@@ -70,9 +74,11 @@ def review(
     own_daemon: Daemon, tokens: dict[str, str], environment: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Review]:
     """A reviewer at work, and an agent's own rights for everything else."""
-    monkeypatch.setenv("COFFERDAM_ENDPOINT", f"http://127.0.0.1:{own_daemon.port}")
     monkeypatch.setenv("COFFERDAM_TOKEN", tokens["agent"])
-    with Review(own_daemon, tokens["reviewer"]) as review:
+    with (
+        Client(own_daemon.endpoint, token=tokens["clerk"]) as client,
+        Review(own_daemon, tokens["reviewer"], client) as review,
+    ):
         yield review
 
 

@@ -59,7 +59,7 @@ def test_parallel_tool_calls_wait_for_their_reviewer(review: Review, profile: st
         check_answers(batch, agent(sandbox, step, AIMessage("done")).invoke(GO, CONFIG))
         batch.check_log(sandbox.files.read("log"))
         assert sandbox.files.read("beside") == "x"
-        review.check(sandbox.run_id, batch)
+        review.check(batch)
 
 
 def test_parallel_tool_calls_interrupt_a_graph_until_they_are_decided(review: Review, profile: str, image: str) -> None:
@@ -73,7 +73,7 @@ def test_parallel_tool_calls_interrupt_a_graph_until_they_are_decided(review: Re
             result = graph.invoke(Command(resume={interrupt.id: True for interrupt in interrupts}), CONFIG)
         check_answers(batch, result)
         batch.check_log(sandbox.files.read("log"))
-        review.check(sandbox.run_id, batch)
+        review.check(batch)
 
 
 def test_a_refusal_beside_an_approval_is_not_the_outcome_of_a_step(review: Review, profile: str, image: str) -> None:
@@ -96,4 +96,3 @@ def test_a_refusal_beside_an_approval_is_not_the_outcome_of_a_step(review: Revie
         assert graph.invoke({"shown": ""}, CONFIG) == {"shown": "done"}
         assert len(set(ids)) == 2
         assert all(ids)
-        review.check(sandbox.run_id)

@@ -10,8 +10,6 @@ import pytest
 from consent import Batch, Review
 from trials import maker, trial
 
-from cofferdam import Client, Sandbox
-
 PROFILE = "build-written-root"
 
 
@@ -29,7 +27,7 @@ async def test_parallel_commands_wait_for_their_reviewer(review: Review, image: 
         assert [result.return_code for result in done] == [126 if word == batch.denied else 0 for word in batch.words]
         batch.check_answers([f"{result.stdout}{result.stderr}" for result in done])
         batch.check_log((await environment.exec("cat log")).stdout or "")
-        review.check(environment.sandbox.run_id, batch, profile=PROFILE)
+        review.check(batch, profile=PROFILE)
     finally:
         await environment.stop(delete=True)
 
@@ -37,6 +35,4 @@ async def test_parallel_commands_wait_for_their_reviewer(review: Review, image: 
 def test_a_whole_run_of_the_oracle(review: Review, image: str, tmp_path: Path) -> None:
     result = trial(tmp_path, image, PROFILE, "Write the answer.", "oracle", options={"wait_for_approval": "true"})
     assert result["verifier_result"]["rewards"] == {"reward": 1.0}
-    with Client() as client:
-        (run,) = [run for run in Sandbox.list(client=client, state=None) if "harbor.session" in run.metadata]
-    review.check(run.run_id, profile=PROFILE)
+    review.check(profile=PROFILE)

@@ -27,7 +27,7 @@ def test_parallel_commands_wait_for_their_reviewer(review: Review, environment: 
     assert [result["returncode"] for result in done] == [-1 if word == batch.denied else 0 for word in batch.words]
     batch.check_answers([result["output"] for result in done])
     batch.check_log(environment.sandbox.commands.run(["cat", "log"]).stdout)
-    review.check(environment.sandbox.run_id, batch)
+    review.check(batch)
 
 
 def test_a_whole_run_whose_commands_wait(review: Review, environment: CofferdamEnvironment) -> None:
@@ -49,4 +49,4 @@ def test_a_whole_run_whose_commands_wait(review: Review, environment: CofferdamE
     assert ended["exit_status"] == "Submitted"
     assert ended["submission"].split() == [word for step in steps for word in step.approved]
     assert any("not today" in str(message["content"]) for message in agent.messages)
-    review.check(environment.sandbox.run_id, *steps)
+    review.check(*steps)

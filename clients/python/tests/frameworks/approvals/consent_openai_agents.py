@@ -27,15 +27,16 @@ async def test_parallel_tool_calls_wait_for_their_reviewer(review: Review, profi
     calls = [function_call("exec_command", {"cmd": command}, call_id=command) for command in batch.commands]
     model = ScriptedModel([calls, [assistant_message("done")]])
     try:
-        config = RunConfig(sandbox=SandboxRunConfig(session=session))
-        result = await Runner.run(SandboxAgent(name="a", model=model), "go", run_config=config)
+        async with session:
+            config = RunConfig(sandbox=SandboxRunConfig(session=session))
+            result = await Runner.run(SandboxAgent(name="a", model=model), "go", run_config=config)
         assert result.final_output == "done"
         items = [cast(Any, item) for item in result.new_items if item.type == "tool_call_output_item"]
         answers = {item.raw_item["call_id"]: str(item.output) for item in items}
         batch.check_answers([answers[command] for command in batch.commands])
         async with await AsyncSandbox.connect(run_id) as sandbox:
             batch.check_log(await sandbox.files.read("log"))
-        review.check(run_id, batch)
+        review.check(batch)
     finally:
         await client.delete(session)
 
@@ -61,4 +62,4 @@ async def test_commands_of_a_shell_tool_wait_for_their_reviewer(review: Review, 
             batch.check_answers([f"{one.stdout}{one.stderr}"])
         assert [one.outcome["exit_code"] for one in output] == [0, 126, 0]
         assert (await sandbox.files.read("log")).split() == [word for batch in batches for word in batch.approved]
-        review.check(sandbox.run_id, *batches)
+        review.check(*batches)

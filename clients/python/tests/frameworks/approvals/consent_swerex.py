@@ -22,6 +22,6 @@ async def test_parallel_commands_wait_for_their_reviewer(review: Review, profile
         assert [result.exit_code for result in done] == [126 if word == batch.denied else 0 for word in batch.words]
         batch.check_answers([f"{result.stdout}{result.stderr}" for result in done])
         batch.check_log((await runtime.execute(Command(command=["cat", "log"]))).stdout)
-        review.check(runtime.sandbox.run_id, batch)
+        review.check(batch)
     finally:
         await deployment.stop()
