@@ -157,7 +157,7 @@ register_gvisor() {
 # With a line for each, and apart from the test runner's tests, whose summary comes last. The suites take long, and so do all
 # frameworks with a reviewer: without --long it is the quickest one.
 check_frameworks() {
-    local as=() reviewed=(FASTEST)
+    local as=() reviewed=(pydantic_ai)
     ((EUID == 0)) || as=(sudo -E)
     [[ -z ${COFFERDAM_NO_IMAGES-} ]] || return 0
     note "agent frameworks, in target/frameworks:"
