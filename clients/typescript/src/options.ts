@@ -22,8 +22,8 @@ export function initial(options: Partial<Options>): Options {
 }
 
 /**
- * Whether a call that waited for a reviewer of another call, as long as its own timeout allows, is made anew. One that has a
- * request id cannot be: the refusal is the outcome of that id.
+ * Whether a call that could not be made because of reviewers is made anew. One that has a request id cannot be: the refusal
+ * is the outcome of that id.
  */
 export function outlastsReviewers({ waitForApproval, onAwaitingApproval, requestId }: Options): boolean {
   return waitForApproval && onAwaitingApproval === "wait" && requestId === "";

@@ -118,7 +118,19 @@ test("parallel calls wait for their reviewer, and each is made once", async () =
         : sandbox.approvals.approve(approvalId),
     ),
   );
-  const { steps, text } = await run;
+  // Each call that is made changes the files that consent to the others covers.
+  let ended = false;
+  const done = run.finally(() => {
+    ended = true;
+  });
+  const goOn = eventually(async () => {
+    for (const { approvalId } of await sandbox.approvals.list()) {
+      await sandbox.approvals.approve(approvalId);
+    }
+    return ended;
+  }, "they do not end");
+  const { steps, text } = await done;
+  await goOn;
   assert.equal(text, "done");
   const answers = steps[0]?.toolResults.map((result) => String(result.output)) ?? [];
   assert.equal(answers.length, words.length);
@@ -132,10 +144,11 @@ test("parallel calls wait for their reviewer, and each is made once", async () =
     assert(!counts.get(kind)?.has(callId), `${kind} twice for one call`);
     counts.get(kind)?.add(callId);
   }
-  const [requested, decided, ended] = kinds.map((kind) => counts.get(kind) ?? new Set());
+  const [requested = new Set(), decided, receipts = new Set()] = kinds.map((kind) => counts.get(kind));
   assert.deepEqual(decided, requested);
-  assert.deepEqual(requested, new Set(asked.map(({ callId }) => callId)));
-  assert.equal(ended?.size, words.length + 1);
+  assert(asked.every(({ callId }) => requested.has(callId)));
+  assert(requested.size <= 2 * words.length - 2, `${requested.size} questions`);
+  assert([...requested].every((callId) => receipts.has(callId)));
 });
 
 test("a call outlasts the reviewer of another one", async () => {
