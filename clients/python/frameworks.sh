@@ -26,9 +26,9 @@ NAMES=(deepagents harbor harbor_oldest inspect minisweagent openai_agents pydant
 # two places.
 declare -A OWN_CHECKS=([deepagents]=158 [inspect]=42 [pydantic_ai]=34 [swerex]=47)
 declare -A WHOLE_RUNS=([harbor]=6 [harbor_oldest]=5 [minisweagent]=1 [openai_agents]=2)
-# The same for --approvals: calls that a reviewer approves, of which each has run once, and denies.
+# The same for --approvals: calls that a reviewer approves, and denies.
 declare -A APPROVED=(
-    [deepagents]=10 [harbor]=15 [harbor_oldest]=15 [inspect]=8 [minisweagent]=8 [openai_agents]=7 [pydantic_ai]=5 [swerex]=5
+    [deepagents]=10 [harbor]=25 [harbor_oldest]=25 [inspect]=8 [minisweagent]=8 [openai_agents]=7 [pydantic_ai]=5 [swerex]=11
 )
 declare -A DENIED=(
     [deepagents]=2 [harbor]=1 [harbor_oldest]=1 [inspect]=1 [minisweagent]=2 [openai_agents]=2 [pydantic_ai]=1 [swerex]=1
