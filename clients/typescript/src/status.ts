@@ -56,6 +56,11 @@ const WITHOUT_REASON: ReadonlyMap<status, Kind> = new Map<status, Kind>([
   [status.INVALID_ARGUMENT, errors.InvalidArgument],
 ]);
 
+/** Whether the files that a reviewer saw have changed since. Nothing was done; another consent has to be asked for. */
+export function isVoid(details: Readonly<Record<string, string>>): boolean {
+  return details["approval"] === "void";
+}
+
 /** The error for a status; anything else as it is. */
 export function refused(error: unknown): unknown {
   if (!isServiceError(error)) {

@@ -57,6 +57,8 @@ export class Transport {
   #connected = false;
   readonly #active = new Set<{ cancel(): void }>();
   readonly #afterwards = new Set<Promise<void>>();
+  // By run: the end of the last work in its line.
+  readonly #turns = new Map<string, Promise<void>>();
 
   constructor(settings: Settings) {
     this.settings = settings;
@@ -252,6 +254,25 @@ export class Transport {
     void begun.then(() => this.#afterwards.delete(begun));
   }
 
+  /** Does work of a run when the work before it has ended, because a person is asked about each once more. */
+  async inTurn<T>(runId: string, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+    const before = this.#turns.get(runId);
+    const { promise: ended, resolve: end } = settled();
+    const turn = before === undefined ? ended : before.then(() => ended);
+    this.#turns.set(runId, turn);
+    void turn.then(() => {
+      if (this.#turns.get(runId) === turn) {
+        this.#turns.delete(runId);
+      }
+    });
+    try {
+      await unlessAborted(before, signal);
+      return await work();
+    } finally {
+      end();
+    }
+  }
+
   async close(): Promise<void> {
     if (this.#afterwards.size > 0) {
       const end = new AbortController();
@@ -308,6 +329,25 @@ export async function sleep(seconds: number, signal?: AbortSignal): Promise<void
     signal?.throwIfAborted();
     throw error;
   }
+}
+
+/** A promise, and how it is fulfilled. */
+function settled(): { promise: Promise<void>; resolve: () => void } {
+  let resolve = () => {};
+  const promise = new Promise<void>((fulfil) => {
+    resolve = fulfil;
+  });
+  return { promise, resolve };
+}
+
+/** Waits for a promise that is never rejected. Throws when the signal is aborted. */
+async function unlessAborted(promise: Promise<void> | undefined, signal: AbortSignal | undefined): Promise<void> {
+  signal?.throwIfAborted();
+  const aborted = settled();
+  signal?.addEventListener("abort", aborted.resolve, { once: true });
+  await Promise.race([promise, aborted.promise]);
+  signal?.removeEventListener("abort", aborted.resolve);
+  signal?.throwIfAborted();
 }
 
 /** A method as gRPC takes it. */

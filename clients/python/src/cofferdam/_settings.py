@@ -183,3 +183,18 @@ class Patience:
         """The daemon answers."""
         self._until = None
         self._pause = 0.05
+
+
+class Pauses:
+    """Pauses between the attempts of a call while its run waits for a person. Each attempt is on record and counts."""
+
+    #: Seconds.
+    LONGEST = 15.0
+
+    def __init__(self) -> None:
+        self._next = 1.0
+
+    def next(self) -> float:
+        """Seconds until the next attempt."""
+        pause, self._next = self._next, min(2 * self._next, self.LONGEST)
+        return pause

@@ -7,6 +7,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import grpc
 import grpc.aio
@@ -105,6 +106,8 @@ class Transport:
         self._channel: grpc.aio.Channel | None = None
         self._callables: dict[str, Any] = {}
         self._connected = False
+        # By run, as long as one of its calls has or awaits it.
+        self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._afterwards: set[asyncio.Task[Any]] = set()
         self._backgrounds: set[Background] = set()
 
@@ -195,6 +198,10 @@ class Transport:
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 return
         await call.done_writing()
+
+    def turn(self, run_id: str) -> Lock:
+        """Held by calls of a run that are made one after the other, because a person is asked about each once more."""
+        return self._turns.setdefault(run_id, Lock())
 
     def is_lost(self, error: Exception) -> bool:
         """A daemon that answered before no longer does: it may come back."""

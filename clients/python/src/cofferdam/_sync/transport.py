@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 import grpc
 from typing_extensions import ParamSpec
@@ -170,6 +170,8 @@ class Transport:
         self._channel: grpc.Channel | None = None
         self._callables: dict[str, Any] = {}
         self._connected = False
+        # By run, as long as one of its calls has or awaits it.
+        self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._opening = threading.Lock()
         self._backgrounds: WeakSet[Background] = WeakSet()
 
@@ -249,6 +251,10 @@ class Transport:
             raise refused(error) from None
         finally:
             call.cancel()
+
+    def turn(self, run_id: str) -> Lock:
+        """Held by calls of a run that are made one after the other, because a person is asked about each once more."""
+        return self._turns.setdefault(run_id, Lock())
 
     def is_lost(self, error: Exception) -> bool:
         """A daemon that answered before no longer does: it may come back."""
