@@ -137,13 +137,16 @@ impl Looks {
             end_largest(watch, &runs);
         }
         self.free = Some(free);
+        let mut is_behind = false;
         if self.counted_left.is_none_or(|at| at.elapsed() >= HELD) {
-            self.counted_left = Some(Instant::now());
-            measuring::left(watch).await;
+            is_behind = measuring::left(watch).await;
+            // After a start there are many. Until all are measured, their quotas count for their tenants.
+            self.counted_left = (!is_behind).then(Instant::now);
         }
         if pause < HELD {
             watch.quotas.watches();
         }
+        let pause = if is_behind { pause.min(WRITING) } else { pause };
         if pause == WRITING && (fell.bytes >= A_FALL || !self.measures.is_empty()) { FALLING } else { pause }
     }
 

@@ -17,27 +17,30 @@ use super::DiskWatch;
 const LEFT: Duration = Duration::from_millis(20);
 const AT_ONCE: usize = 16;
 
-/// Measures some of the runs that have ended, and of the kept workspaces whose runs are deleted. Their files no longer grow.
-pub(super) async fn left(watch: &DiskWatch) {
-    let projects = &watch.runs.launcher.projects;
-    let known: BTreeSet<RunId> = projects.left().keys().copied().collect();
+/// Measures some of the runs that have ended, and of the kept workspaces whose runs are deleted. Returns true if others have to be measured.
+pub(super) async fn left(watch: &DiskWatch) -> bool {
+    let left = &watch.runs.launcher.projects.left;
     let began = Instant::now();
-    for record in watch.runs.ended_but(&known, AT_ONCE) {
+    for (id, as_of) in left.unmeasured(AT_ONCE) {
         if began.elapsed() > LEFT {
-            return;
+            break;
         }
-        let id = record.id;
-        let paths = watch.runs.launcher.directories.counted_of(&without_kept(record));
-        let found = all_of(paths).await;
-        projects.left().insert(id, found);
+        let found = match paths_left(watch, id) {
+            Some(paths) => Some(all_of(paths).await),
+            None => None,
+        };
+        left.measured(id, as_of, found);
     }
-    for id in watch.runs.kept_but(&known, AT_ONCE) {
-        if began.elapsed() > LEFT {
-            return;
-        }
-        let paths = vec![watch.runs.launcher.directories.workspace(&id.to_string())];
-        let found = all_of(paths).await;
-        projects.left().insert(id, found);
+    !left.unmeasured(1).is_empty()
+}
+
+/// Returns the directories of a run that has ended, or its kept workspace. `None`: it lives, or nothing of it is left.
+fn paths_left(watch: &DiskWatch, id: RunId) -> Option<Vec<PathBuf>> {
+    let directories = &watch.runs.launcher.directories;
+    match watch.runs.get(id) {
+        Ok(record) if record.state.has_ended() => Some(directories.counted_of(&without_kept(record))),
+        Ok(_) => None,
+        Err(_) => watch.runs.has_kept(id).then(|| vec![directories.workspace(&id.to_string())]),
     }
 }
 

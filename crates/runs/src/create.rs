@@ -140,7 +140,7 @@ impl Runs {
         }
         // Before the lock of living runs, which comes after that of kept workspaces.
         let counts_left = self.launcher.tenancy().is_bounded(&principal.name, Resource::Disk);
-        let left = if counts_left { self.left_by_principal() } else { BTreeMap::default() };
+        let left = if counts_left { self.left() } else { BTreeMap::default() };
         let mut living = self.living();
         let containers = |run: &Run| 1 + run.record.borrow().companions.len();
         if living.values().map(|run| containers(run)).sum::<usize>() + containers(run) > self.limit {

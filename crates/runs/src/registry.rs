@@ -123,10 +123,14 @@ impl Runs {
                 kept.insert(record.id, workspace);
             }
             if record.state.has_ended() {
+                launcher.projects.left.expect(record.id, record.spec.limits.disk().bytes);
                 ended.insert(record.id, record);
             } else {
                 earlier.push(record);
             }
+        }
+        for id in kept.keys().filter(|id| !ended.contains_key(*id)) {
+            launcher.projects.left.expect(*id, 0);
         }
         let runs = Self {
             store,
@@ -166,12 +170,6 @@ impl Runs {
     /// Returns all live runs.
     pub fn all_living(&self) -> Vec<(RunId, Arc<Run>)> {
         self.living().iter().map(|(id, run)| (*id, run.clone())).collect()
-    }
-
-    /// Returns at most `most` runs that have ended and are not in `known`.
-    pub fn ended_but(&self, known: &BTreeSet<RunId>, most: usize) -> Vec<Record> {
-        let ended = self.ended();
-        ended.values().filter(|record| !known.contains(&record.id)).take(most).cloned().collect()
     }
 
     /// Returns a live run.
@@ -373,13 +371,15 @@ impl Runs {
 
     /// Moves a run whose task is over to the ended runs.
     pub(crate) fn has_ended(&self, record: &Record) {
+        // Its quota counts until its files are measured.
+        let (left, most) = (&self.launcher.projects.left, record.spec.limits.disk().bytes);
+        left.expect(record.id, most);
+        if let Workspace::Kept { workspace } = record.spec.workspace {
+            left.expect(workspace, most);
+        }
         // This order ensures that the run is always in at least one of the two tables.
         self.ended().insert(record.id, record.clone());
         self.living().remove(&record.id);
-        if let Workspace::Kept { workspace } = record.spec.workspace {
-            // It is measured again.
-            self.launcher.projects.left().remove(&workspace);
-        }
     }
 
     pub(crate) fn changed(&self, record: Record) {
