@@ -16,7 +16,7 @@ use refusal::{Refusal, chain};
 use store::Store;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::config::{Config, check_secrets};
+use crate::config::{Config, check_passkeys, check_secrets};
 
 /// Reads the policy in the directory, or returns the built-in policy.
 pub(crate) fn load(directory: Option<&PathBuf>) -> Result<Policy, Problems> {
@@ -38,12 +38,18 @@ pub(crate) struct Sources {
     pub(crate) directory: Option<PathBuf>,
     /// Names of the secrets of the configuration.
     pub(crate) secrets: BTreeSet<SecretName>,
+    /// True if the configuration has a console in which passkeys are registered.
+    pub(crate) takes_passkeys: bool,
 }
 
 impl Sources {
     /// Returns the sources that a configuration names.
     pub(crate) fn of(config: &Config) -> Self {
-        Self { directory: config.policy_dir.clone(), secrets: config.secrets.keys().cloned().collect() }
+        Self {
+            directory: config.policy_dir.clone(),
+            secrets: config.secrets.keys().cloned().collect(),
+            takes_passkeys: config.takes_passkeys(),
+        }
     }
 
     /// Reads the policy until two readings are equal: somebody may be writing it. Blocks for about a second at most.
@@ -70,6 +76,7 @@ impl Sources {
         }
         let policy = before?;
         check_secrets(&self.secrets, &policy)?;
+        check_passkeys(self.takes_passkeys, &policy)?;
         Ok(policy)
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use document::Fields;
+use policy::{PasskeyFrom, Policy};
 use serde_json::{Value, json};
 use web_console::Origin;
 
@@ -23,6 +24,11 @@ impl Listen {
     /// Returns true if other hosts can connect. They get TLS.
     pub(crate) fn is_remote(&self) -> bool {
         !self.address.ip().is_loopback()
+    }
+
+    /// Returns true if passkeys can be registered in it. They belong to a name, which an address is not.
+    pub(crate) fn takes_passkeys(&self) -> bool {
+        self.origin.as_ref().is_none_or(|origin| origin.passkey_domain().is_some())
     }
 
     /// Returns the section in the form of the configuration file.
@@ -60,9 +66,51 @@ pub(super) fn read(top: &Fields<'_>, tcp: Option<&Tcp>) -> Option<Listen> {
     Some(listen)
 }
 
+/// Checks that consent can be signed where a profile requires that. Without passkeys its calls could only be denied.
+pub(crate) fn check_passkeys(takes_passkeys: bool, policy: &Policy) -> Result<(), String> {
+    let asks = |name: &&str| {
+        policy.profile(name).is_some_and(|profile| profile.approvals.passkey != PasskeyFrom::Never)
+    };
+    let names: Vec<&str> = policy.profile_names().filter(asks).filter(|_| !takes_passkeys).collect();
+    let problem = |name: &&str| {
+        format!(
+            "profiles.{name}.approvals.passkey: needs a console with a name, in which reviewers register passkeys: set `console` in the \
+             configuration, and as `console.origin` no address"
+        )
+    };
+    if names.is_empty() { Ok(()) } else { Err(names.iter().map(problem).collect::<Vec<_>>().join("\n")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{keys, parse};
+    use super::*;
+
+    #[test]
+    fn signed_consent_needs_a_console_with_a_name() {
+        let policy = |passkey: &str| {
+            let text = format!(
+                "profiles: {{p: {{operations: {{}}, approvals: {{passkey: {passkey}}}}}}}\nroles: {{r: {{allow: \"*\"}}}}\n"
+            );
+            Policy::from_files([("p.yaml", text)]).unwrap()
+        };
+        for (console, takes) in [
+            ("{}", false),
+            ("console: {}", true),
+            ("console: { origin: 'https://console.example.org' }", true),
+            ("console: { origin: 'https://192.0.2.7:7465' }", false),
+            ("console: { origin: 'https://[2001:db8::7]' }", false),
+        ] {
+            let config = parse(console).unwrap();
+            assert_eq!(config.takes_passkeys(), takes, "{console}");
+            for (passkey, needs) in [("never", false), ("critical", true), ("required", true)] {
+                let checked = check_passkeys(takes, &policy(passkey));
+                assert_eq!(checked.is_err(), needs && !takes, "{console} {passkey} {checked:?}");
+            }
+        }
+        let told = check_passkeys(false, &policy("high")).unwrap_err();
+        assert!(told.starts_with("profiles.p.approvals.passkey: needs a console"), "{told}");
+    }
 
     #[test]
     fn the_console_is_off_by_default_and_listens_on_loopback() {

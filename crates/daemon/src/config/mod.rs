@@ -53,7 +53,7 @@ use crate::images::ImageBounds;
 pub(crate) use self::secrets::check as check_secrets;
 pub(crate) use alerts::Webhook;
 pub(crate) use changed::Change;
-pub(crate) use console::Listen as ConsoleListen;
+pub(crate) use console::{Listen as ConsoleListen, check_passkeys};
 pub(crate) use mcp::Http;
 pub(crate) use metrics::Listen as MetricsListen;
 pub(crate) use model_prices::unpriced;
@@ -179,6 +179,11 @@ impl Config {
     pub(crate) fn open_webhooks(&self) -> anyhow::Result<Vec<anomaly::Webhook>> {
         let webhooks = self.webhooks.iter().map(Webhook::open).collect::<Result<_, _>>();
         webhooks.map_err(|error| anyhow::anyhow!("alerts.webhooks: {error}"))
+    }
+
+    /// Returns true if reviewers can register passkeys.
+    pub(crate) fn takes_passkeys(&self) -> bool {
+        self.console.as_ref().is_some_and(ConsoleListen::takes_passkeys)
     }
 
     /// Returns the settings for writing and signing the audit log.
