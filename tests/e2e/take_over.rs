@@ -241,6 +241,31 @@ async fn a_daemon_that_is_killed_while_it_hands_over_is_replaced() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_at_any_moment_of_a_hand_over_stops_the_daemon_that_is_left() {
+    for (moment, is_doomed) in moments().flat_map(|moment| [(moment, false), (moment, true)]) {
+        let mut daemon = Daemon::start().await;
+        let _run = daemon.run_on(requests::managed("harness")).await;
+        // One of the two successors fails after the hand-over, so that the earlier daemon goes on.
+        let occupied = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listen = format!("metrics: {{ listen: \"{}\" }}", occupied.local_addr().unwrap());
+        let config = if is_doomed { configured(&daemon, &listen) } else { daemon.config_path() };
+        let mut successor = daemon.spawn_successor(&config);
+        tokio::time::sleep(moment).await;
+        if daemon.has_ended() {
+            // Too late: the successor is the daemon.
+            daemon.is_followed_by(successor).await;
+            daemon.stop().await;
+        } else {
+            daemon.stop().await;
+            let ended = tokio::time::timeout(PATIENCE, successor.wait()).await;
+            assert!(ended.is_ok(), "{moment:?} {is_doomed}: a daemon is left:\n{}", daemon.log());
+        }
+        assert!(!daemon.socket().exists(), "{moment:?} {is_doomed}\n{}", daemon.log());
+        assert_eq!(daemon.containers(), Vec::<String>::new(), "{moment:?} {is_doomed}\n{}", daemon.log());
+    }
+}
+
 async fn asks(program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(binary(program));
     command.args(arguments).stdin(Stdio::null());

@@ -18,7 +18,7 @@ pub use door::{Door, Terms};
 pub use formats::Formats;
 pub use guard::{Resumed, guard, resumed};
 pub use listeners::{Listeners, Named};
-pub use program::hindrance;
+pub use program::{hindrance, release_stops};
 pub use request::{Report, RequestError, check, upgrade};
 pub use successor::{Heir, Predecessor, Released, take_over};
 

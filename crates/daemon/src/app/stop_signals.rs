@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
+use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// Time in which a runtime delivers a signal that has come.
+const DELIVERY: Duration = Duration::from_millis(20);
+
 /// SIGTERM and SIGINT, which stop the daemon.
-pub(super) struct StopSignals {
+pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl StopSignals {
     /// Notes the signals from now on, also those that come while nothing waits for them.
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
@@ -24,9 +28,12 @@ impl StopSignals {
         }
     }
 
-    /// Returns true if one came that nothing waited for.
-    pub(super) async fn came(&mut self) -> bool {
-        tokio::time::timeout(Duration::ZERO, self.next()).await.is_ok()
+    /// Returns true if one came that nothing waited for, also after the end of the daemon's runtime.
+    pub(crate) fn came(mut self) -> bool {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        runtime.is_ok_and(|runtime| {
+            runtime.block_on(async { tokio::time::timeout(DELIVERY, self.next()).await.is_ok() })
+        })
     }
 }
 
@@ -34,12 +41,20 @@ impl StopSignals {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_request_to_stop_that_came_while_nothing_waited_is_not_lost() {
-        let mut stops = StopSignals::new().unwrap();
-        assert!(!stops.came().await);
-        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
-        tokio::time::timeout(Duration::from_secs(10), stops.next()).await.unwrap();
-        assert!(!stops.came().await);
+    #[test]
+    fn a_request_to_stop_that_came_while_nothing_waited_is_not_lost() {
+        let stop = || rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM);
+        let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+        let within = runtime();
+        let [mut waits, one, other] = within.block_on(async { [(); 3].map(|()| StopSignals::new().unwrap()) });
+        stop().unwrap();
+        within.block_on(async { tokio::time::timeout(Duration::from_secs(10), waits.next()).await.unwrap() });
+        assert!(one.came(), "it came while the runtime lived, and was not waited for");
+        drop(within);
+        assert!(other.came(), "the same, after the end of the runtime");
+        let [before, after] = runtime().block_on(async { [(); 2].map(|()| StopSignals::new().unwrap()) });
+        assert!(!before.came());
+        stop().unwrap();
+        assert!(after.came(), "it came when there was no runtime");
     }
 }
