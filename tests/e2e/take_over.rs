@@ -9,7 +9,7 @@ use std::time::Duration;
 use harness::process::{command, script};
 use harness::v1::call_response::Status;
 use harness::v1::run::State;
-use harness::{Daemon, RunHandle, Setup, binary, calls, pid_of, requests, v1};
+use harness::{Certificates, Daemon, RunHandle, Setup, binary, calls, pid_of, requests, v1};
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tonic::Code;
@@ -129,6 +129,37 @@ async fn twenty_take_overs_lose_no_call_and_no_process() {
     daemon.stop().await;
     assert!(!daemon.socket().exists());
     assert_eq!(daemon.containers(), Vec::<String>::new(), "an orderly stop still ends the runs");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_attempt_to_connect_over_tls_fails_during_a_take_over() {
+    let certificates = Certificates::make(&["ci"]);
+    let config = "access: [{ certificate: ci, roles: [auditor] }]\n".to_owned();
+    let tcp = certificates.listen("connections_per_second: 10000");
+    let mut daemon = Daemon::start_with(Setup { config, tcp, ..Default::default() }).await;
+    let goes_on = Arc::new(AtomicBool::new(true));
+    let endpoint = certificates.endpoint(&daemon, Some("ci")).unwrap();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (endpoint, goes_on) = (endpoint.clone(), goes_on.clone());
+            tokio::spawn(async move {
+                let mut connected = 0;
+                while goes_on.load(Ordering::Relaxed) {
+                    endpoint.connect().await.unwrap_or_else(|error| panic!("after {connected}: {error:?}"));
+                    connected += 1;
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                connected
+            })
+        })
+        .collect();
+    for _ in 0..5 {
+        daemon.take_over().await;
+    }
+    goes_on.store(false, Ordering::Relaxed);
+    for client in clients {
+        assert!(client.await.unwrap() > 5);
+    }
 }
 
 /// The configuration of the daemon, with one more line.
