@@ -28,9 +28,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser as _;
+use take_over::StopSignals;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::app::{Ended, StopSignals};
+use crate::app::Ended;
 use crate::hand_over::Beginning;
 
 /// The allocator. With the C library's, a fifth of a short call's time went into memory that one thread allocates and
@@ -70,11 +71,7 @@ fn signals(were_stops_held: bool) -> anyhow::Result<(Signal, Option<StopSignals>
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _entered = runtime.enter();
     let hangups = signal(SignalKind::hangup())?;
-    let stops = were_stops_held.then(StopSignals::new).transpose()?;
-    if were_stops_held {
-        take_over::release_stops()?;
-    }
-    Ok((hangups, stops))
+    Ok((hangups, were_stops_held.then(StopSignals::with_held_back).transpose()?))
 }
 
 fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
@@ -120,7 +117,7 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
         Ok(Ended::HandsOver(heir, stops)) => {
             let config = std::path::absolute(&file)?;
             let files = (config.as_path(), kept.as_path());
-            Err(heir.hand(&beginning.listeners, files, || stops.came()).into())
+            Err(heir.hand(&beginning.listeners, files, stops).into())
         }
         Err(error) => {
             beginning.fails(&error);

@@ -71,7 +71,7 @@ pub(crate) fn was_asked_to_stop() -> bool {
 }
 
 /// Lets requests to stop arrive that were held back. The caller has handlers for them by now.
-pub fn release_stops() -> io::Result<()> {
+pub(crate) fn release_stops() -> io::Result<()> {
     Ok(stops().thread_unblock()?)
 }
 

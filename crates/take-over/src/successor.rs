@@ -21,7 +21,7 @@ use crate::listeners::{named, names};
 use crate::program::{again, ask_to_stop, hold_signals};
 use crate::request::RequestError;
 use crate::socket::{self, Peer};
-use crate::{Formats, GUARD, Listeners};
+use crate::{Formats, GUARD, Listeners, StopSignals};
 
 /// Time that a daemon has to answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -57,14 +57,14 @@ impl Heir {
     /// this process can write any longer, whatever was slow to stop.
     ///
     /// `kept` is a file with the configuration in force, for the case that the successor fails: the file `config` may have changed.
-    /// `was_stopped` returns true if this process was asked to stop by now. Such a request, and each later one, stops the daemon that is left.
+    /// A request to stop that is in `stops`, and each later one, stops the daemon that is left.
     pub fn hand(
         self,
         listeners: &Listeners,
         (config, kept): (&Path, &Path),
-        was_stopped: impl FnOnce() -> bool,
+        stops: StopSignals,
     ) -> io::Error {
-        let held = hold_signals().and_then(|()| if was_stopped() { ask_to_stop() } else { Ok(()) });
+        let held = hold_signals().and_then(|()| if stops.came() { ask_to_stop() } else { Ok(()) });
         match held.map_err(ChannelError::Io).and_then(|()| self.assignment(listeners, config, kept)) {
             Ok(input) => again(GUARD, config, None, input),
             Err(error) => io::Error::other(error),

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use runs::Runs;
 use runs::record::State;
-use take_over::{Door, Heir, Listeners, Terms};
+use take_over::{Door, Heir, Listeners, StopSignals, Terms};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::parts::Parts;
-use super::stop_signals::StopSignals;
 use crate::hand_over::formats;
 
 /// Time that calls and launches under way have to finish. A longer call ends as interrupted, and a launch is repeated by its request.

@@ -12,9 +12,6 @@ mod parts;
 mod recovered;
 mod services;
 mod serving;
-mod stop_signals;
-
-pub(crate) use stop_signals::StopSignals;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +20,7 @@ use daemon_log::{Log, REPORT};
 use refusal::chain;
 use service_manager::ServiceManager;
 use store::StoreError;
-use take_over::Heir;
+use take_over::{Heir, StopSignals};
 use tokio::signal::unix::Signal;
 
 use self::opened::Opened;

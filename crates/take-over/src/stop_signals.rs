@@ -1,27 +1,37 @@
-//! The signals that stop the daemon.
+//! The signals that stop the daemon, from its start to a hand-over.
 
+use std::io;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::program::release_stops;
+
 /// Time in which a runtime delivers a signal that has come.
 const DELIVERY: Duration = Duration::from_millis(20);
 
 /// SIGTERM and SIGINT, which stop the daemon.
-pub(crate) struct StopSignals {
+pub struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl StopSignals {
     /// Notes the signals from now on, also those that come while nothing waits for them.
-    pub(crate) fn new() -> anyhow::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
+    /// Notes the signals from now on, and those that were held back by a hand-over that failed.
+    pub fn with_held_back() -> io::Result<Self> {
+        let noted = Self::new()?;
+        release_stops()?;
+        Ok(noted)
+    }
+
     /// Waits for one.
-    pub(super) async fn next(&mut self) {
+    pub async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -56,5 +66,14 @@ mod tests {
         assert!(!before.came());
         stop().unwrap();
         assert!(after.came(), "it came when there was no runtime");
+    }
+
+    #[test]
+    fn a_request_to_stop_that_was_held_back_is_not_lost() {
+        crate::program::hold_signals().unwrap();
+        crate::program::ask_to_stop().unwrap();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let noted = runtime.block_on(async { StopSignals::with_held_back().unwrap() });
+        assert!(noted.came());
     }
 }
