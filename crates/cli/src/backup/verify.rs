@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::check;
+use super::{check, interruptible};
 use crate::client::Context;
 use crate::failure::Ended;
 use crate::time;
 
 /// Verify a backup without a daemon: every file, and the audit log with its signatures.
 ///
-/// The log is unpacked beside the file meanwhile.
+/// The log is unpacked beside the file meanwhile, readable for you alone.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer backup verify cofferdam.backup --key-file backup.key")]
 pub(crate) struct Verify {
@@ -25,9 +25,8 @@ pub(crate) struct Verify {
 }
 
 impl Verify {
-    #[allow(clippy::unused_async)] // as every verb
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let checked = check(&self.file, self.key_file.as_deref())?;
+        let checked = interruptible(check(&self.file, self.key_file.as_deref())).await?;
         let answer = json!({
             "backupId": checked.head.backup_id,
             "madeAt": time::moment_of_millis(checked.head.made_at_ms),
