@@ -68,7 +68,7 @@ mod tests {
         let held = Arc::new(());
         let work = async {
             let _files = held.clone();
-            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM)?;
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
             std::future::pending().await
         };
         let failure = interruptible::<()>(work).await.unwrap_err();
