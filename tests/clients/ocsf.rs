@@ -61,6 +61,7 @@ fn events() -> Vec<Event> {
         Kind::BackupCreated,
         Kind::StateRestored,
         Kind::ConsoleSession,
+        Kind::PushSubscription,
         Kind::RecordingRead,
         Kind::WorkspaceChange,
         Kind::Alert,

@@ -61,7 +61,7 @@ impl Runs {
         record: &Record,
     ) -> Result<(), Refusal> {
         let wanted = amounts(record);
-        share(&mut left, &record.spec.workspace, wanted.disk_mib);
+        share(&mut left, kept_by(&record.spec.workspace), wanted.disk_mib);
         let used = || with_living(left, living);
         let checked = self.launcher.tenancy().check(&record.spec.principal, wanted, used);
         checked.map_err(|exceeded| refused(&exceeded))
@@ -76,11 +76,14 @@ fn left_mib(bytes: u64, is_part: bool, quota: u64) -> u64 {
     bytes.div_ceil(MIB)
 }
 
+/// Returns the kept workspace that a run uses.
+fn kept_by(workspace: &Workspace) -> Option<RunId> {
+    if let Workspace::Kept { workspace } = workspace { Some(*workspace) } else { None }
+}
+
 /// Leaves out of a kept workspace the space that the quota of the run in it counts already.
-fn share(left: &mut Left, workspace: &Workspace, quota_mib: u64) {
-    if let Workspace::Kept { workspace } = workspace
-        && let Some((_, disk_mib)) = left.get_mut(workspace)
-    {
+fn share(left: &mut Left, kept: Option<RunId>, quota_mib: u64) {
+    if let Some((_, disk_mib)) = kept.and_then(|kept| left.get_mut(&kept)) {
         *disk_mib = disk_mib.saturating_sub(quota_mib);
     }
 }
@@ -88,21 +91,18 @@ fn share(left: &mut Left, workspace: &Workspace, quota_mib: u64) {
 fn with_living(left: Left, living: &BTreeMap<RunId, Arc<Run>>) -> Used {
     let living = living.iter().map(|(id, run)| {
         let spec = run.spec();
-        (*id, spec.principal.as_str(), &spec.workspace, amounts(&run.record.borrow()))
+        (*id, spec.principal.clone(), kept_by(&spec.workspace), amounts(&run.record.borrow()))
     });
     sum(left, living)
 }
 
 /// Adds up the living runs, and what else is left.
-fn sum<'a>(
-    mut left: Left,
-    living: impl Iterator<Item = (RunId, &'a str, &'a Workspace, Amounts)>,
-) -> Used {
+fn sum(mut left: Left, living: impl Iterator<Item = (RunId, String, Option<RunId>, Amounts)>) -> Used {
     let mut used = Used::new();
-    for (id, principal, workspace, amounts) in living {
+    for (id, principal, kept, amounts) in living {
         left.remove(&id);
-        share(&mut left, workspace, amounts.disk_mib);
-        add(&mut used, principal, amounts);
+        share(&mut left, kept, amounts.disk_mib);
+        add(&mut used, &principal, amounts);
     }
     for (principal, disk_mib) in left.into_values().filter(|(_, disk_mib)| *disk_mib > 0) {
         add(&mut used, &principal, Amounts { disk_mib, ..Amounts::default() });
@@ -161,18 +161,18 @@ mod tests {
         let left: Left = [(ended, 5), (kept, 30), (lives, 8)]
             .map(|(id, mib)| (id, ("uid:7".to_owned(), mib)))
             .into();
-        let on = Workspace::Kept { workspace: kept };
+        let on = kept_by(&Workspace::Kept { workspace: kept });
         let amounts = |disk_mib| Amounts { runs: 1, disk_mib, ..Amounts::default() };
         let disk = |used: &Used| used.get("uid:7").map(|amounts| amounts.disk_mib);
         // The run in the workspace may have less than is there.
         for (quota, expected) in [(8, 5 + 8 + 22), (64, 5 + 64)] {
-            let living = [(lives, "uid:7", &on, amounts(quota))];
+            let living = [(lives, "uid:7".to_owned(), on, amounts(quota))];
             assert_eq!(disk(&sum(left.clone(), living.into_iter())), Some(expected));
         }
         // A run that was counted as living, and has ended before the table of living runs was read.
         assert_eq!(disk(&sum(left.clone(), std::iter::empty())), Some(43));
         let mut wanted = left;
-        share(&mut wanted, &on, 20);
+        share(&mut wanted, on, 20);
         assert_eq!(wanted[&kept].1, 10);
         assert_eq!(sum(Left::new(), std::iter::empty()), Used::new());
     }

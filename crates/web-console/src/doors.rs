@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use timestamp::UnixMillis;
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,8 @@ pub struct Doors {
     links: Codes<Identity>,
     pub(crate) notices: Codes<OneApproval>,
     kept: Option<Arc<Kept>>,
+    /// Held from the look at the sessions until they are written, so that no older state replaces a newer one.
+    writing: Mutex<()>,
 }
 
 /// The approval that a link in a notice opens, and its run.
@@ -69,6 +72,7 @@ impl Doors {
             links: Codes::new(SIGN_IN),
             notices: Codes::new(NOTICES),
             kept: None,
+            writing: Mutex::default(),
         }
     }
 
@@ -83,9 +87,10 @@ impl Doors {
         self.write_sessions().await;
     }
 
-    /// Writes the sessions as they are. Of two writes at the same time the older may win, until the next round of `keep_sessions`.
+    /// Writes the sessions as they are.
     pub(crate) async fn write_sessions(&self) {
         let Some(kept) = self.kept.clone() else { return };
+        let _writing = self.writing.lock().await;
         let sessions = self.sessions.kept();
         let written = spawn_blocking(move || kept.write(&sessions)).await;
         if let Ok(Err(error)) = written {
