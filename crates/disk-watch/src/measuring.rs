@@ -13,25 +13,27 @@ use runs::{Run, open_directory, shown_of_root};
 
 use super::DiskWatch;
 
-/// Longest time for one batch of measuring ended runs, and most runs in it.
-const LEFT: Duration = Duration::from_millis(20);
-const AT_ONCE: usize = 16;
+/// Longest rest after a measure of an ended run.
+const REST: Duration = Duration::from_millis(100);
 
-/// Measures some of the runs that have ended, and of the kept workspaces whose runs are deleted. Returns true if others have to be measured.
-pub(super) async fn left(watch: &DiskWatch) -> bool {
+/// Measures runs that have ended, and kept workspaces whose runs are deleted, one after the other.
+///
+/// It runs beside the looks: an agent decides how many files it leaves, and so how long a measure takes.
+pub(super) async fn left(watch: &DiskWatch) {
     let left = &watch.runs.launcher.projects.left;
-    let began = Instant::now();
-    for (id, as_of) in left.unmeasured(AT_ONCE) {
-        if began.elapsed() > LEFT {
-            break;
+    loop {
+        while let Some((id, as_of)) = left.unmeasured() {
+            let began = Instant::now();
+            let found = match paths_left(watch, id) {
+                Some(paths) => Some(all_of(paths).await),
+                None => None,
+            };
+            left.measured(id, as_of, found);
+            // After a start there may be many.
+            tokio::time::sleep(began.elapsed().min(REST)).await;
         }
-        let found = match paths_left(watch, id) {
-            Some(paths) => Some(all_of(paths).await),
-            None => None,
-        };
-        left.measured(id, as_of, found);
+        left.expects.notified().await;
     }
-    !left.unmeasured(1).is_empty()
 }
 
 /// Returns the directories of a run that has ended, or its kept workspace. `None`: it lives, or nothing of it is left.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ::tenants::{Amounts, Exceeded};
+use ::tenants::{Amounts, Exceeded, Resource};
 use identity::RunId;
 use operations::Reason;
 use refusal::Refusal;
@@ -130,6 +130,13 @@ fn amounts(record: &Record) -> Amounts {
     }
 }
 
+/// Returns true for a refusal because of the disk space of a tenant.
+pub(crate) fn is_of_disk(refusal: &Refusal) -> bool {
+    let is_disk = |(name, value): &(&str, &str)| *name == "limit" && value.ends_with(Resource::Disk.key());
+    let mut facts = refusal.metadata.iter().map(|(name, value)| (&**name, value.as_str()));
+    refusal.reason == Reason::TenantLimit && facts.any(|fact| is_disk(&fact))
+}
+
 fn refused(exceeded: &Exceeded) -> Refusal {
     let facts = [
         ("used", exceeded.used),
@@ -147,6 +154,22 @@ fn refused(exceeded: &Exceeded) -> Refusal {
 mod tests {
     use super::*;
     use crate::record::{Companion, CompanionState};
+
+    #[test]
+    fn only_a_lack_of_disk_space_is_measured_again() {
+        let exceeded = |resource| Exceeded {
+            tenant: "ml".to_owned(),
+            section: "ml".to_owned(),
+            resource,
+            used: 1,
+            wanted: 1,
+            limit: 1,
+        };
+        for resource in Resource::ALL {
+            assert_eq!(is_of_disk(&refused(&exceeded(resource))), resource == Resource::Disk);
+        }
+        assert!(!is_of_disk(&Refusal::new(Reason::Overloaded, "x").with("limit", "disk_mib")));
+    }
 
     #[test]
     fn files_that_were_not_found_whole_count_as_the_quota() {
