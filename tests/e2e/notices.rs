@@ -244,7 +244,10 @@ async fn a_phone_gets_an_encrypted_link_that_shows_one_approval_once() {
     let subscribed = daemon.connect().await.events("", "push_subscription").await;
     let [subscribed] = &subscribed[..] else { panic!("{subscribed:?}") };
     let on_record = record(subscribed);
-    assert_eq!((&on_record["principal"], &on_record["details"]["state"]), (&"token:phone".into(), &"subscribed".into()));
+    assert_eq!(
+        (&on_record["principal"], &on_record["details"]["state"]),
+        (&"token:phone".into(), &"subscribed".into())
+    );
     assert!(!on_record.to_string().contains("S3CR3T"), "the endpoint is a secret");
 
     let mut run = review(&daemon, "w").await;

@@ -127,7 +127,8 @@ mod tests {
             (key[0], key[COORDINATE - 1]) = (low, high);
             key
         };
-        let zero_one_and_minus_one = [(0, 0, 0), (0, 0, 0x80), (1, 0, 0), (1, 0, 0x80), (0xec, 0xff, 0x7f), (0xec, 0xff, 0xff)];
+        let zero_one_and_minus_one =
+            [(0, 0, 0), (0, 0, 0x80), (1, 0, 0), (1, 0, 0x80), (0xec, 0xff, 0x7f), (0xec, 0xff, 0xff)];
         // The same again, with the prime added to y.
         let not_canonical = [(0xed, 0xff, 0x7f), (0xed, 0xff, 0xff), (0xee, 0xff, 0x7f), (0xee, 0xff, 0xff)];
         let of_order_eight = [

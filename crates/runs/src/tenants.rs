@@ -181,9 +181,8 @@ mod tests {
     #[test]
     fn a_run_counts_once_while_it_ends_and_a_kept_workspace_once_while_a_run_is_in_it() {
         let [ended, kept, lives] = [(); 3].map(|()| RunId::new());
-        let left: Left = [(ended, 5), (kept, 30), (lives, 8)]
-            .map(|(id, mib)| (id, ("uid:7".to_owned(), mib)))
-            .into();
+        let left: Left =
+            [(ended, 5), (kept, 30), (lives, 8)].map(|(id, mib)| (id, ("uid:7".to_owned(), mib))).into();
         let on = kept_by(&Workspace::Kept { workspace: kept });
         let amounts = |disk_mib| Amounts { runs: 1, disk_mib, ..Amounts::default() };
         let disk = |used: &Used| used.get("uid:7").map(|amounts| amounts.disk_mib);

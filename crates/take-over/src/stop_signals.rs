@@ -56,7 +56,8 @@ mod tests {
         let stop = || rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM);
         let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
         let within = runtime();
-        let [mut waits, one, other] = within.block_on(async { [(); 3].map(|()| StopSignals::new().unwrap()) });
+        let [mut waits, one, other] =
+            within.block_on(async { [(); 3].map(|()| StopSignals::new().unwrap()) });
         stop().unwrap();
         within.block_on(async { tokio::time::timeout(Duration::from_secs(10), waits.next()).await.unwrap() });
         assert!(one.came(), "it came while the runtime lived, and was not waited for");

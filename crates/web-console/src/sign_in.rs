@@ -11,7 +11,6 @@ use tonic::codegen::http::header::{HeaderValue, SET_COOKIE};
 use tonic::codegen::http::{StatusCode, Uri};
 use wire::v1::GetViewerRequest;
 
-use crate::{Parts, State};
 use crate::access::{Identity, Token};
 use crate::api::quick;
 use crate::connection::Connection;
@@ -20,6 +19,7 @@ use crate::form::{Checked, Fields};
 use crate::layout::{own_path, page, sign_in_for};
 use crate::shown::line;
 use crate::viewer::services;
+use crate::{Parts, State};
 
 pub(crate) fn routes() -> Router<State> {
     Router::new()

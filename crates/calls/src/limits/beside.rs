@@ -91,7 +91,10 @@ impl Limits {
                 _ => "limits.calls_waiting".to_owned(),
             };
             let message = match scope {
-                "tenant" => "calls of this tenant that wait for a reviewer leave no place but those for other tenants".to_owned(),
+                "tenant" => {
+                    "calls of this tenant that wait for a reviewer leave no place but those for other tenants"
+                        .to_owned()
+                }
                 _ => format!("{most} calls of this {scope} already wait for a reviewer, which is the limit"),
             };
             Refusal::new(Reason::Overloaded, message).with("rule", rule).with("limit", most.to_string())

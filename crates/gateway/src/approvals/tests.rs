@@ -304,8 +304,7 @@ fn cancelling_ends_waiting_calls_and_voids_consents() {
 fn waiting_calls_are_bounded() {
     let scene = Scene::new();
     let ask_as = |principal: &str, run_id: &str, call: &str, review: Review| {
-        let caller =
-            Caller { run_id: run_id.into(), principal: principal.into(), ..caller("director") };
+        let caller = Caller { run_id: run_id.into(), principal: principal.into(), ..caller("director") };
         let ticket = scene.ticket_of(&run("review"), &caller, call, "hi\n");
         scene.gateway.request_approval(&ticket, review, None).map_err(|refusal| refusal.reason)
     };
@@ -323,7 +322,8 @@ fn waiting_calls_are_bounded() {
     assert_eq!(ask("other", "more", review()).unwrap_err(), Reason::Overloaded, "a tenant takes half");
     scene.gateway.cancel_call("c0");
     assert!(ask("other", "more", review()).is_ok());
-    let of_others = |number: usize| ask_as("uid:8", &format!("s{}", number / 10), &format!("d{number}"), review());
+    let of_others =
+        |number: usize| ask_as("uid:8", &format!("s{}", number / 10), &format!("d{number}"), review());
     let taken = (0..MAX_OPEN).take_while(|number| of_others(*number).is_ok()).count();
     assert_eq!(taken, MAX_OPEN / 4, "half of the rest");
     assert!(ask_as("uid:9", "t", "e", review()).is_ok());
