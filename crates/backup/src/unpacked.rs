@@ -1,7 +1,7 @@
 //! A directory with the unpacked log of a backup. It is plain text where the backup is encrypted, so it must not stay.
 //!
-//! A verification runs in a thread, which nothing can end. So the thread stops by itself once the directory is no longer wanted: its archive
-//! fails, and it makes no directory anew.
+//! A verification runs in a thread, which nothing can end. So the thread stops by itself once the directory is no longer wanted: its
+//! archive fails, and it makes no directory anew.
 
 use std::io::{self, Read};
 use std::path::Path;

@@ -41,7 +41,9 @@ pub(crate) struct Process {
     pub(crate) manager: Arc<ServiceManager>,
     /// Requests to reload since the configuration was read.
     pub(crate) hangups: Signal,
-    /// Requests to stop since the beginning, for a daemon that goes on after a hand-over that failed. Others may be ended during their start.
+    /// Requests to stop since the beginning, for a daemon that goes on after a hand-over that failed.
+    ///
+    /// Another daemon may be ended during its start.
     pub(crate) stops: Option<StopSignals>,
 }
 

@@ -15,8 +15,8 @@ use policy::{DecisionTime, Policy};
 
 /// Most open approvals of one run.
 pub(super) const MAX_OPEN_PER_RUN: usize = 64;
-/// Most open approvals in all. One tenant may have as many as are left by all, so half if it is alone.
-pub(super) const MAX_OPEN: usize = 1_000;
+/// Most open approvals in all. One tenant may have as many as all leave free, so half if it is alone.
+pub(super) const MAX_OPEN: usize = 2_000;
 /// Most settled approvals that are still listed.
 pub(super) const MAX_SETTLED: usize = 1_000;
 /// Most bytes of all settled approvals together.
