@@ -265,11 +265,11 @@ mod tests {
         });
         let begun = tokio::time::Instant::now();
         finish(entering).await;
-        assert_eq!(begun.elapsed(), FINISH);
+        assert!((FINISH..2 * FINISH).contains(&begun.elapsed()));
         assert_eq!(handed.recv().await, Some(()), "one that takes no longer is served");
         assert!(cut.await.is_err(), "one that does is ended");
         let begun = tokio::time::Instant::now();
         finish(JoinSet::new()).await;
-        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert!(begun.elapsed() < FINISH / 2, "nothing is waited for");
     }
 }
