@@ -39,11 +39,11 @@ pub(super) async fn left(watch: &DiskWatch) {
 /// Returns the directories of a run that has ended, or its kept workspace. `None`: it lives, or nothing of it is left.
 fn paths_left(watch: &DiskWatch, id: RunId) -> Option<Vec<PathBuf>> {
     let directories = &watch.runs.launcher.directories;
-    match watch.runs.get(id) {
-        Ok(record) if record.state.has_ended() => Some(directories.counted_of(&without_kept(record))),
-        Ok(_) => None,
-        Err(_) => watch.runs.has_kept(id).then(|| vec![directories.workspace(&id.to_string())]),
+    if let Some(record) = watch.runs.ended_record(id) {
+        return Some(directories.counted_of(&without_kept(record)));
     }
+    let is_kept = watch.runs.has_kept(id) && watch.runs.living_run(id).is_err();
+    is_kept.then(|| vec![directories.workspace(&id.to_string())])
 }
 
 /// Measures files to their end. Of those that cannot be counted, it is recorded that there may be any number, so that they are not measured

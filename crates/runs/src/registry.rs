@@ -172,6 +172,11 @@ impl Runs {
         self.living().iter().map(|(id, run)| (*id, run.clone())).collect()
     }
 
+    /// Returns a run that has ended.
+    pub fn ended_record(&self, id: RunId) -> Option<Record> {
+        self.ended().get(&id).cloned()
+    }
+
     /// Returns a live run.
     pub fn living_run(&self, id: RunId) -> Result<Arc<Run>, Refusal> {
         if let Some(run) = self.living().get(&id) {
@@ -371,14 +376,14 @@ impl Runs {
 
     /// Moves a run whose task is over to the ended runs.
     pub(crate) fn has_ended(&self, record: &Record) {
-        // Its quota counts until its files are measured.
+        // This order ensures that the run is always in at least one of the two tables. Its quota counts from before it leaves the living ones
+        // until its files are measured, for which it has to be among the ended ones.
+        self.ended().insert(record.id, record.clone());
         let (left, most) = (&self.launcher.projects.left, record.spec.limits.disk().bytes);
         left.expect(record.id, most);
         if let Workspace::Kept { workspace } = record.spec.workspace {
             left.expect(workspace, most);
         }
-        // This order ensures that the run is always in at least one of the two tables.
-        self.ended().insert(record.id, record.clone());
         self.living().remove(&record.id);
     }
 

@@ -152,7 +152,7 @@ impl Approvals {
                 return refuse(Reason::AlreadyExists, "this call waits for an approval already".to_owned());
             }
             of_run += usize::from(approval.run_id == new.run_id);
-            if tenant(&approval.requested_by) == own {
+            if approval.requested_by == new.requested_by || tenant(&approval.requested_by) == own {
                 of_tenant += 1;
                 tenant_bytes += approval.shown_bytes();
             }
