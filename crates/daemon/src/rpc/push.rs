@@ -58,7 +58,7 @@ impl PushService for Service {
             if let Err(unavailable) = recorded {
                 // Its notices have links that open approvals as this principal.
                 let _ = push.unsubscribe(&principal.name, &made.id).await;
-                return Err(unavailable.into());
+                return Err(Refusal::from(unavailable));
             }
             Ok(made)
         });
