@@ -83,12 +83,12 @@ pub(crate) fn drop_held_reloads() -> io::Result<()> {
 }
 
 fn hangup() -> SigSet {
-    SigSet::from_iter([Signal::SIGHUP])
+    Signal::SIGHUP.into()
 }
 
 /// Returns the signals that stop the daemon.
 fn stops() -> SigSet {
-    SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT])
+    SigSet::from(Signal::SIGTERM) | Signal::SIGINT
 }
 
 /// Executes this program again, in this process, with a channel as its input. Returns only if that fails.
