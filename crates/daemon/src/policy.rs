@@ -16,7 +16,7 @@ use refusal::{Refusal, chain};
 use store::Store;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::config::{Config, check_passkeys, check_secrets};
+use crate::config::{Config, check_secrets};
 
 /// Reads the policy in the directory, or returns the built-in policy.
 pub(crate) fn load(directory: Option<&PathBuf>) -> Result<Policy, Problems> {
@@ -76,7 +76,7 @@ impl Sources {
         }
         let policy = before?;
         check_secrets(&self.secrets, &policy)?;
-        check_passkeys(self.takes_passkeys, &policy)?;
+        policy.check_passkeys(self.takes_passkeys)?;
         Ok(policy)
     }
 }

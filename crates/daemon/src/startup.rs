@@ -23,7 +23,7 @@ use secrets::Secrets;
 use store::spool::{Bounds, Spool};
 use store::{StateDisk, Store};
 
-use crate::config::{Config, check_passkeys, check_pool, check_secrets};
+use crate::config::{Config, check_pool, check_secrets};
 use crate::programs::Programs;
 use crate::{policy, programs};
 
@@ -39,7 +39,7 @@ pub(crate) fn policy(config: &Config) -> anyhow::Result<Policy> {
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
     let known = config.secrets.keys().cloned().collect();
     check_secrets(&known, &policy).map_err(anyhow::Error::msg).context("the policy")?;
-    check_passkeys(config.takes_passkeys(), &policy).map_err(anyhow::Error::msg).context("the policy")?;
+    policy.check_passkeys(config.takes_passkeys()).map_err(anyhow::Error::msg).context("the policy")?;
     check_pool(&config.pool, &policy)?;
     Ok(policy)
 }

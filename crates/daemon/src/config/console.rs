@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use document::Fields;
-use policy::{PasskeyFrom, Policy};
 use serde_json::{Value, json};
 use web_console::Origin;
 
@@ -66,25 +65,11 @@ pub(super) fn read(top: &Fields<'_>, tcp: Option<&Tcp>) -> Option<Listen> {
     Some(listen)
 }
 
-/// Checks that consent can be signed where a profile requires that. Without passkeys its calls could only be denied.
-pub(crate) fn check_passkeys(takes_passkeys: bool, policy: &Policy) -> Result<(), String> {
-    let asks = |name: &&str| {
-        policy.profile(name).is_some_and(|profile| profile.approvals.passkey != PasskeyFrom::Never)
-    };
-    let names: Vec<&str> = policy.profile_names().filter(asks).filter(|_| !takes_passkeys).collect();
-    let problem = |name: &&str| {
-        format!(
-            "profiles.{name}.approvals.passkey: needs a console with a name, in which reviewers register passkeys: set `console` in the \
-             configuration, and as `console.origin` no address"
-        )
-    };
-    if names.is_empty() { Ok(()) } else { Err(names.iter().map(problem).collect::<Vec<_>>().join("\n")) }
-}
-
 #[cfg(test)]
 mod tests {
+    use policy::Policy;
+
     use super::super::testing::{keys, parse};
-    use super::*;
 
     #[test]
     fn signed_consent_needs_a_console_with_a_name() {
@@ -104,11 +89,11 @@ mod tests {
             let config = parse(console).unwrap();
             assert_eq!(config.takes_passkeys(), takes, "{console}");
             for (passkey, needs) in [("never", false), ("critical", true), ("required", true)] {
-                let checked = check_passkeys(takes, &policy(passkey));
+                let checked = policy(passkey).check_passkeys(takes);
                 assert_eq!(checked.is_err(), needs && !takes, "{console} {passkey} {checked:?}");
             }
         }
-        let told = check_passkeys(false, &policy("high")).unwrap_err();
+        let told = policy("high").check_passkeys(false).unwrap_err();
         assert!(told.starts_with("profiles.p.approvals.passkey: needs a console"), "{told}");
     }
 

@@ -53,7 +53,7 @@ use crate::images::ImageBounds;
 pub(crate) use self::secrets::check as check_secrets;
 pub(crate) use alerts::Webhook;
 pub(crate) use changed::Change;
-pub(crate) use console::{Listen as ConsoleListen, check_passkeys};
+pub(crate) use console::Listen as ConsoleListen;
 pub(crate) use mcp::Http;
 pub(crate) use metrics::Listen as MetricsListen;
 pub(crate) use model_prices::unpriced;
