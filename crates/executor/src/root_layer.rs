@@ -39,9 +39,21 @@ pub struct RootLayer {
 }
 
 impl RootLayer {
+    /// Opens a root that was just mounted. A failure unmounts it.
     pub fn of(slot: MountSlot, layer: PathBuf) -> Result<Self, Errno> {
         let handle = rustix::fs::open(slot.path(), DIRECTORY, Mode::empty())?;
         Ok(Self { slot, handle, layer })
+    }
+
+    /// Opens a root that an earlier daemon mounted. A failure leaves it mounted, because another daemon may go on with it.
+    pub fn reattach(slot: MountSlot, layer: PathBuf) -> Result<Self, Errno> {
+        match rustix::fs::open(slot.path(), DIRECTORY, Mode::empty()) {
+            Ok(handle) => Ok(Self { slot, handle, layer }),
+            Err(errno) => {
+                slot.leave();
+                Err(errno)
+            }
+        }
     }
 
     /// Returns the mounted root.
@@ -275,6 +287,24 @@ mod tests {
         symlink("usr/bin", root.join("bin")).unwrap();
         symlink("/etc", root.join("etc")).unwrap();
         assert_eq!(shown(slots.path()), ["/usr"]);
+    }
+
+    #[test]
+    fn a_root_that_cannot_be_opened_stays_mounted_for_the_next_daemon() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        std::fs::create_dir_all(at("layer/etc")).unwrap();
+        std::fs::create_dir(at("slots")).unwrap();
+        let layer = rustix::fs::open(at("layer"), DIRECTORY, Mode::empty()).unwrap();
+        let path = containers::root_slot(&at("slots"));
+        let slot = MountSlot::prepare(layer.as_fd(), &path, None, jail::MountMode::ReadWrite).unwrap();
+        // The path leads nowhere for a moment.
+        std::fs::rename(at("slots"), at("moved")).unwrap();
+        assert_eq!(RootLayer::reattach(slot, at("layer")).map(drop), Err(Errno::NOENT));
+        std::fs::rename(at("moved"), at("slots")).unwrap();
+        let slot = containers::reattach_root(&at("slots")).unwrap().expect("it is still mounted");
+        assert!(path.join("etc").is_dir());
+        slot.release().unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread")]

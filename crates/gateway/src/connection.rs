@@ -87,7 +87,7 @@ impl Gateway {
         let terms = profile.approvals.terms_of_connection(Risk::High);
         let time = terms.decision_time(&connect.run.profile, longest);
         let approval = connect.approval(review, terms, time, policy.digest(), self.now());
-        self.approvals().insert(approval)
+        self.approvals().insert(approval, &policy)
     }
 
     /// Uses an approval that was given to this connection, once.

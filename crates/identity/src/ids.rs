@@ -67,15 +67,24 @@ id!(TokenId, "token");
 /// Longest name that a client may choose for a request, task or correlation, bytes.
 const MAX_CLIENT_NAME: usize = 128;
 
+/// Longest name of a principal that a client may ask about, bytes. Credentials give shorter ones, and the policy lists no longer ones.
+const MAX_PRINCIPAL: usize = 512;
+
 /// Checks a name that a client chose. `field` names it in the error.
 pub fn check_client_name(field: &'static str, name: &str) -> Result<(), Refusal> {
-    if name.len() <= MAX_CLIENT_NAME && !name.chars().any(char::is_control) {
+    check_name(field, name, MAX_CLIENT_NAME)
+}
+
+/// Checks the name of a principal that a client asks about. `field` names it in the error.
+pub fn check_principal_name(field: &'static str, name: &str) -> Result<(), Refusal> {
+    check_name(field, name, MAX_PRINCIPAL)
+}
+
+fn check_name(field: &'static str, name: &str, most: usize) -> Result<(), Refusal> {
+    if name.len() <= most && !name.chars().any(char::is_control) {
         return Ok(());
     }
-    Err(Refusal::invalid(
-        field,
-        format!("must be at most {MAX_CLIENT_NAME} characters without control characters"),
-    ))
+    Err(Refusal::invalid(field, format!("must be at most {most} bytes without control characters")))
 }
 
 impl RunId {
@@ -102,7 +111,18 @@ mod tests {
     use node_id::NodeId;
     use operations::Reason;
 
-    use super::RunId;
+    use super::{RunId, check_client_name, check_principal_name};
+
+    #[test]
+    fn principals_may_have_the_long_names_that_issuers_give() {
+        let subject = format!("oidc:corp:{}", "s".repeat(256));
+        assert!(check_principal_name("principal", &subject).is_ok());
+        assert!(check_client_name("request_id", &subject).is_err());
+        for bad in ["x".repeat(513), "uid:1\n".to_owned()] {
+            let refused = check_principal_name("principal", &bad).unwrap_err();
+            assert_eq!(refused.reason, Reason::InvalidArgument);
+        }
+    }
 
     #[test]
     fn a_chosen_id_may_not_name_another_node() {

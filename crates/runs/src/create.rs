@@ -21,8 +21,12 @@ use crate::request::Parsed;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::stored;
+use crate::tenants::is_of_disk;
 use crate::way_out::{self, Outward, narrowed};
 use crate::{placeholders, task, variables};
+
+/// Time for the measure of runs that have just ended, before a run is refused because of the space that they may take.
+const MEASURED: Duration = Duration::from_secs(2);
 
 impl Runs {
     /// Makes a run and waits until it is READY. The launch continues if the caller goes away.
@@ -64,9 +68,9 @@ impl Runs {
             // The turn prevents a deletion of the workspace between the check and the admission.
             let _settling = self.settle(workspace).await;
             self.check_kept(workspace, principal)?;
-            self.admit(id, &run, principal)?;
+            self.admit_measured(id, &run, principal).await?;
         } else {
-            self.admit(id, &run, principal)?;
+            self.admit_measured(id, &run, principal).await?;
         }
         self.audit.redactor().learn(&id.to_string(), hidden.iter().map(String::as_str));
         drop(hidden);
@@ -131,6 +135,20 @@ impl Runs {
         self.audit.redactor().forget(&id.to_string());
     }
 
+    /// Admits a run. If its tenant lacks disk space, runs that have just ended are measured before it is refused.
+    async fn admit_measured(&self, id: RunId, run: &Arc<Run>, principal: &Principal) -> Result<(), Refusal> {
+        let refusal = match self.admit(id, run, principal) {
+            Err(refusal) if is_of_disk(&refusal) => refusal,
+            admitted => return admitted,
+        };
+        let left = &self.launcher.projects.left;
+        if left.unmeasured().is_none() {
+            return Err(refusal);
+        }
+        let _ = tokio::time::timeout(MEASURED, left.are_measured()).await;
+        self.admit(id, run, principal)
+    }
+
     fn admit(&self, id: RunId, run: &Arc<Run>, principal: &Principal) -> Result<(), Refusal> {
         if self.tasks.is_closed() {
             return Err(Refusal::new(
@@ -140,7 +158,7 @@ impl Runs {
         }
         // Before the lock of living runs, which comes after that of kept workspaces.
         let counts_left = self.launcher.tenancy().is_bounded(&principal.name, Resource::Disk);
-        let left = if counts_left { self.left_by_principal() } else { BTreeMap::default() };
+        let left = if counts_left { self.left() } else { BTreeMap::default() };
         let mut living = self.living();
         let containers = |run: &Run| 1 + run.record.borrow().companions.len();
         if living.values().map(|run| containers(run)).sum::<usize>() + containers(run) > self.limit {

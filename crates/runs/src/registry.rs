@@ -123,10 +123,14 @@ impl Runs {
                 kept.insert(record.id, workspace);
             }
             if record.state.has_ended() {
+                launcher.projects.left.expect(record.id, record.spec.limits.disk().bytes);
                 ended.insert(record.id, record);
             } else {
                 earlier.push(record);
             }
+        }
+        for id in kept.keys().filter(|id| !ended.contains_key(*id)) {
+            launcher.projects.left.expect(*id, 0);
         }
         let runs = Self {
             store,
@@ -168,10 +172,9 @@ impl Runs {
         self.living().iter().map(|(id, run)| (*id, run.clone())).collect()
     }
 
-    /// Returns at most `most` runs that have ended and are not in `known`.
-    pub fn ended_but(&self, known: &BTreeSet<RunId>, most: usize) -> Vec<Record> {
-        let ended = self.ended();
-        ended.values().filter(|record| !known.contains(&record.id)).take(most).cloned().collect()
+    /// Returns a run that has ended.
+    pub fn ended_record(&self, id: RunId) -> Option<Record> {
+        self.ended().get(&id).cloned()
     }
 
     /// Returns a live run.
@@ -373,13 +376,15 @@ impl Runs {
 
     /// Moves a run whose task is over to the ended runs.
     pub(crate) fn has_ended(&self, record: &Record) {
-        // This order ensures that the run is always in at least one of the two tables.
+        // This order ensures that the run is always in at least one of the two tables. Its quota counts from before it leaves the living ones
+        // until its files are measured, for which it has to be among the ended ones.
         self.ended().insert(record.id, record.clone());
-        self.living().remove(&record.id);
+        let (left, most) = (&self.launcher.projects.left, record.spec.limits.disk().bytes);
+        left.expect(record.id, most);
         if let Workspace::Kept { workspace } = record.spec.workspace {
-            // It is measured again.
-            self.launcher.projects.left().remove(&workspace);
+            left.expect(workspace, most);
         }
+        self.living().remove(&record.id);
     }
 
     pub(crate) fn changed(&self, record: Record) {

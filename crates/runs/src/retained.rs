@@ -2,7 +2,7 @@
 //!
 //! A managed or cloned workspace has its own record, which outlives that of the run. The layer of an overlay is in the record of its run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::record::{Kept, Record, Workspace};
@@ -96,10 +96,9 @@ impl Runs {
         Ok(())
     }
 
-    /// Returns at most `most` kept workspaces whose runs are deleted and that are not in `known`.
-    pub fn kept_but(&self, known: &BTreeSet<RunId>, most: usize) -> Vec<RunId> {
-        let unknown: Vec<RunId> = self.kept().keys().filter(|id| !known.contains(*id)).copied().collect();
-        unknown.into_iter().filter(|id| self.get(*id).is_err()).take(most).collect()
+    /// Returns true if there is a workspace that was made for this run.
+    pub fn has_kept(&self, id: RunId) -> bool {
+        self.kept().contains_key(&id)
     }
 
     pub(crate) fn kept(&self) -> MutexGuard<'_, BTreeMap<RunId, Kept>> {

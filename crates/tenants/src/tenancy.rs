@@ -117,8 +117,7 @@ impl Tenancy {
         let tenants = (self.source)();
         let own = tenants.of(principal);
         let Some(limit) = own.bounds.egress_mib_per_day else { return Ok(()) };
-        let is_own = |other: &str| tenants.of(other).tenant == own.tenant;
-        let bytes = self.traffic.of(is_own, Timestamp::now());
+        let bytes = self.traffic.of(own.tenant, &tenants, Timestamp::now());
         if bytes.is_some_and(|bytes| bytes < limit.saturating_mul(MIB)) {
             return Ok(());
         }

@@ -124,7 +124,7 @@ impl Service {
     /// Returns a run with its disk usage.
     fn shown(&self, record: &Record) -> v1::Run {
         let living = self.runs.living_run(record.id);
-        let left = || self.runs.launcher.projects.left_of(record.id);
+        let left = || self.runs.launcher.projects.left.of(record.id);
         let disk = living.map_or_else(|_| left(), |run| run.disk.to_wire());
         v1::Run { disk, ..record.to_wire() }
     }
