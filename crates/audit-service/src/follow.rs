@@ -12,6 +12,7 @@ use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::watch;
 
+use crate::filter::Filter;
 use crate::tail::{Line, Tail};
 
 /// Most records that are read at once.
@@ -83,6 +84,23 @@ impl Follow {
                 Err(error) => Err(Refusal::internal("reading the audit log", &error)),
             };
         }
+    }
+
+    /// Reads to the end of the log, and returns the last record that matches. Waits for one when following. `None`: the log has ended.
+    pub async fn newest(&mut self, filter: &Filter) -> Result<Option<Arc<Line>>, Refusal> {
+        let mut newest = None;
+        while let Some(lines) = self.next().await? {
+            let found = lines.into_iter().rfind(|line| filter.matches(&line.record, &line.text));
+            newest = found.or(newest);
+            if newest.is_some() && self.is_at_head() {
+                break;
+            }
+        }
+        Ok(newest)
+    }
+
+    fn is_at_head(&self) -> bool {
+        self.head.borrow().is_none_or(|head| self.next > head.sequence)
     }
 
     async fn read(&mut self, head: u64) -> Result<Result<Vec<Arc<Line>>, ReadError>, Refusal> {

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use audit::{Checkpoint, Integrity, Record};
 use audit_service::{AuditLog, Bound, Filter, Follow, Index, IndexState, Line, Query};
@@ -21,6 +22,10 @@ use super::{portion, principal};
 
 /// Maximum number of records on a page.
 const MOST_EVENTS: u32 = 1_000;
+/// Time in which a client that wants only the newest event gets one.
+const GATHER: Duration = Duration::from_millis(250);
+
+type SentEvent = Result<v1::StreamEventsResponse, Status>;
 
 #[derive(Clone)]
 pub(crate) struct Service {
@@ -33,37 +38,18 @@ pub(crate) struct Service {
 
 #[tonic::async_trait]
 impl AuditService for Service {
-    type StreamEventsStream = Pin<Box<dyn Stream<Item = Result<v1::StreamEventsResponse, Status>> + Send>>;
+    type StreamEventsStream = Pin<Box<dyn Stream<Item = SentEvent> + Send>>;
 
     async fn stream_events(
         &self,
         request: Request<v1::StreamEventsRequest>,
     ) -> Result<Response<Self::StreamEventsStream>, Status> {
-        let v1::StreamEventsRequest { after_sequence, filter, follow } = request.into_inner();
+        let v1::StreamEventsRequest { after_sequence, filter, follow, newest_only } = request.into_inner();
         let filter = Filter::from_wire(filter.unwrap_or_default())?;
         self.audit.settle().await;
         let follow = self.audit.read_after(after_sequence, follow);
-        let batches = stream::unfold(Some(follow), |follow: Option<Follow>| async move {
-            let mut follow = follow?;
-            match follow.next().await {
-                Ok(Some(lines)) => Some((Ok(lines), Some(follow))),
-                Ok(None) => None,
-                Err(refusal) => Some((Err(Status::from(refusal)), None)),
-            }
-        });
-        let events = batches.flat_map(move |batch| {
-            let answers: Vec<_> = match batch {
-                Ok(lines) => lines
-                    .into_iter()
-                    .filter(|line| filter.matches(&line.record, &line.text))
-                    .map(|line| {
-                        Ok(v1::StreamEventsResponse { event: Some(to_wire(Arc::unwrap_or_clone(line))) })
-                    })
-                    .collect(),
-                Err(status) => vec![Err(status)],
-            };
-            stream::iter(answers)
-        });
+        let events =
+            if newest_only { newest(follow.lingering(GATHER), filter).boxed() } else { all(follow, filter).boxed() };
         let stop = self.stop.clone();
         Ok(Response::new(Box::pin(events.take_until(stop.cancelled_owned()))))
     }
@@ -84,7 +70,7 @@ impl AuditService for Service {
         let head_sequence = self.index.head();
         let page = self.index.query(query).await?;
         portion::answer(v1::QueryEventsResponse {
-            events: page.lines.into_iter().map(to_wire).collect(),
+            events: page.lines.iter().map(to_wire).collect(),
             next_page_token: page.next.map(|next| bound.token(next)).unwrap_or_default(),
             indexed_through: page.through,
             head_sequence,
@@ -196,23 +182,64 @@ impl AuditService for Service {
     }
 }
 
+/// Returns all events that match, in their order.
+fn all(follow: Follow, filter: Filter) -> impl Stream<Item = SentEvent> {
+    let batches = stream::unfold(Some(follow), |follow: Option<Follow>| async move {
+        let mut follow = follow?;
+        match follow.next().await {
+            Ok(Some(lines)) => Some((Ok(lines), Some(follow))),
+            Ok(None) => None,
+            Err(refusal) => Some((Err(Status::from(refusal)), None)),
+        }
+    });
+    batches.flat_map(move |batch| {
+        let answers: Vec<_> = match batch {
+            Ok(lines) => lines
+                .iter()
+                .filter(|line| filter.matches(&line.record, &line.text))
+                .map(|line| Ok(response(line)))
+                .collect(),
+            Err(status) => vec![Err(status)],
+        };
+        stream::iter(answers)
+    })
+}
+
+/// Returns the newest event that matches, each time that the end of the log is reached. Events in between are not converted.
+fn newest(follow: Follow, filter: Filter) -> impl Stream<Item = SentEvent> {
+    stream::unfold(Some((follow, filter)), |reading: Option<(Follow, Filter)>| async move {
+        let (mut follow, filter) = reading?;
+        match follow.newest(&filter).await {
+            Ok(Some(line)) => Some((Ok(response(&line)), Some((follow, filter)))),
+            Ok(None) => None,
+            Err(refusal) => Some((Err(Status::from(refusal)), None)),
+        }
+    })
+}
+
+fn response(line: &Line) -> v1::StreamEventsResponse {
+    v1::StreamEventsResponse { event: Some(to_wire(line)) }
+}
+
 fn signed((checkpoint, key): (Checkpoint, String)) -> v1::Checkpoint {
     let Checkpoint { size, root, note, .. } = checkpoint;
     v1::Checkpoint { size, root: root.to_string(), note, verifier_key: key }
 }
 
-fn to_wire(line: Line) -> v1::AuditEvent {
-    let Record { sequence, time, previous, hash, event, .. } = line.record;
+/// Converts a record that others read as well, without a copy of its input and details, which its line has.
+fn to_wire(line: &Line) -> v1::AuditEvent {
+    let Record { sequence, time, previous, hash, event, .. } = &line.record;
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
     v1::AuditEvent {
-        sequence,
+        sequence: *sequence,
         time: Some(time.to_wire()),
         kind: event.kind.as_str().to_owned(),
-        run_id: event.run_id.unwrap_or_default(),
-        call_id: event.call_id.unwrap_or_default(),
-        principal: event.principal.unwrap_or_default(),
-        agent_id: event.agent_id.unwrap_or_default(),
-        operation: event.operation.unwrap_or_default(),
-        record_json: line.text,
+        run_id: text(&event.run_id),
+        call_id: text(&event.call_id),
+        principal: text(&event.principal),
+        agent_id: text(&event.agent_id),
+        operation: text(&event.operation),
+        record_json: line.text.clone(),
         previous_hash: previous.to_string(),
         hash: hash.to_string(),
     }
