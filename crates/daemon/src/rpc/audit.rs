@@ -48,8 +48,11 @@ impl AuditService for Service {
         let filter = Filter::from_wire(filter.unwrap_or_default())?;
         self.audit.settle().await;
         let follow = self.audit.read_after(after_sequence, follow);
-        let events =
-            if newest_only { newest(follow.lingering(GATHER), filter).boxed() } else { all(follow, filter).boxed() };
+        let events = if newest_only {
+            newest(follow.lingering(GATHER), filter).boxed()
+        } else {
+            all(follow, filter).boxed()
+        };
         let stop = self.stop.clone();
         Ok(Response::new(Box::pin(events.take_until(stop.cancelled_owned()))))
     }
