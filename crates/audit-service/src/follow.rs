@@ -12,7 +12,6 @@ use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::watch;
 
-use crate::filter::Filter;
 use crate::tail::{Line, Tail};
 
 /// Most records that are read at once.
@@ -86,20 +85,8 @@ impl Follow {
         }
     }
 
-    /// Reads to the end of the log, and returns the last record that matches. Waits for one when following. `None`: the log has ended.
-    pub async fn newest(&mut self, filter: &Filter) -> Result<Option<Arc<Line>>, Refusal> {
-        let mut newest = None;
-        while let Some(lines) = self.next().await? {
-            let found = lines.into_iter().rfind(|line| filter.matches(&line.record, &line.text));
-            newest = found.or(newest);
-            if newest.is_some() && self.is_at_head() {
-                break;
-            }
-        }
-        Ok(newest)
-    }
-
-    fn is_at_head(&self) -> bool {
+    /// Returns true if no record is left to read now.
+    pub(crate) fn is_at_head(&self) -> bool {
         self.head.borrow().is_none_or(|head| self.next > head.sequence)
     }
 

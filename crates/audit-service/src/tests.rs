@@ -2,10 +2,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use audit::{Event, Kind};
+use futures_util::TryStreamExt as _;
 
 use super::{AuditLog, Settings};
 use crate::filter::Filter;
-use crate::follow::Follow;
+use crate::matching::Matching;
 
 fn event(call: u32) -> Event {
     Event::new(Kind::CallIntent).call(format!("call-{call}"))
@@ -89,24 +90,24 @@ async fn a_reader_of_the_newest_gets_one_record_of_many_and_none_twice() {
     }
     log.settle().await;
     for (wanted, found) in [("", Some("call-899")), ("call-7", Some("call-7")), ("call-900", None)] {
-        let mut follow = log.read_after(0, false);
-        assert_eq!(newest(&mut follow, &filter(wanted)).await.as_deref(), found, "{wanted}");
-        assert_eq!(newest(&mut follow, &filter(wanted)).await, None, "{wanted}");
+        let mut records = log.read_after(0, false).newest_of(filter(wanted));
+        assert_eq!(next(&mut records).await.as_deref(), found, "{wanted}");
+        assert_eq!(next(&mut records).await, None, "{wanted}");
     }
-    let (mut follow, all) = (log.read_after(0, true).lingering(Duration::from_millis(250)), filter(""));
-    assert_eq!(newest(&mut follow, &all).await.as_deref(), Some("call-899"));
+    let mut records = log.read_after(0, true).newest_of(filter(""));
+    assert_eq!(next(&mut records).await.as_deref(), Some("call-899"));
     for call in 900..950 {
         log.enqueue(event(call)).await.unwrap();
     }
     let mut seen = Vec::new();
     while seen.last().is_none_or(|call| call != "call-949") {
-        seen.push(newest(&mut follow, &all).await.unwrap());
+        seen.push(next(&mut records).await.unwrap());
     }
     assert!(seen.len() < 50 && seen.is_sorted(), "{seen:?}");
 }
 
-async fn newest(follow: &mut Follow, filter: &Filter) -> Option<String> {
-    let line = follow.newest(filter).await.unwrap();
+async fn next(records: &mut Matching) -> Option<String> {
+    let line = records.try_next().await.unwrap();
     line.map(|line| line.record.event.call_id.clone().unwrap())
 }
 

@@ -27,6 +27,10 @@ use crate::viewer::Viewer;
 
 /// Time in which several changes are one event.
 const GATHER: Duration = Duration::from_millis(300);
+/// Most additional time on a page that each call changes.
+const SPREAD: Duration = Duration::from_secs(1);
+/// Least time between two events of such a page.
+const CALM: Duration = Duration::from_secs(3);
 /// Time between two signs of life. A browser that has left is noticed by them.
 const ALIVE: Duration = Duration::from_secs(15);
 /// Longest life of a stream. The browser then connects again.
@@ -48,15 +52,38 @@ async fn approvals(Extracted(state): Extracted<State>, viewer: Viewer) -> Result
     answer(&state, &viewer, Box::pin(changes))
 }
 
+/// Time that events of a page wait for.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// Time in which several changes are one event.
+    gather: Duration,
+    /// Least time between two events.
+    every: Duration,
+}
+
 /// Returns a stream of one event for the changes of each moment, until the session or the daemon ends.
 pub(crate) fn answer(state: &State, viewer: &Viewer, changes: Changes) -> Result<Response, Problem> {
+    paced(state, viewer, changes, Pace { gather: GATHER, every: Duration::ZERO })
+}
+
+/// The same for a page that each call changes. Pages that are open at the same time are asked for again at different moments, and less
+/// often, because they take processor time from calls.
+pub(crate) fn calm(state: &State, viewer: &Viewer, changes: Changes) -> Result<Response, Problem> {
+    let [random, ..] = seal::secret();
+    let gather = GATHER + SPREAD.mul_f32(f32::from(random) / f32::from(u8::MAX));
+    paced(state, viewer, changes, Pace { gather, every: CALM })
+}
+
+fn paced(state: &State, viewer: &Viewer, changes: Changes, pace: Pace) -> Result<Response, Problem> {
     let slot = viewer.session.stream().ok_or(Problem::Bad(
         StatusCode::TOO_MANY_REQUESTS,
         "This session has too many open pages: close one.",
     ))?;
     let events = Events {
         changes,
+        pace,
         gathering: None,
+        quiet_until: Instant::now(),
         alive: Instant::now() + ALIVE,
         ends: Box::pin(sleep(LIFE)),
         session_ended: Box::pin(viewer.session.ended.clone().cancelled_owned()),
@@ -76,8 +103,11 @@ type End = Pin<Box<WaitForCancellationFutureOwned>>;
 
 struct Events {
     changes: Changes,
+    pace: Pace,
     /// Moment at which the changes so far become an event.
     gathering: Option<Instant>,
+    /// Moment before which no event comes.
+    quiet_until: Instant,
     /// Moment of the next sign of life.
     alive: Instant,
     ends: Pin<Box<Sleep>>,
@@ -105,6 +135,7 @@ impl Events {
                 () = &mut self.stopped => return None,
                 () = gathered => {
                     self.gathering = None;
+                    self.quiet_until = Instant::now() + self.pace.every;
                     return Some((Ok(Bytes::from_static(b"event: change\ndata:\n\n")), self));
                 }
                 () = sleep_until(self.alive) => {
@@ -116,7 +147,8 @@ impl Events {
                 }
                 change = self.changes.next() => {
                     change?;
-                    self.gathering.get_or_insert_with(|| Instant::now() + GATHER);
+                    let (gathered, quiet_until) = (Instant::now() + self.pace.gather, self.quiet_until);
+                    self.gathering.get_or_insert(gathered.max(quiet_until));
                 }
             }
         }

@@ -2,10 +2,9 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use audit::{Checkpoint, Integrity, Record};
-use audit_service::{AuditLog, Bound, Filter, Follow, Index, IndexState, Line, Query};
+use audit_service::{AuditLog, Bound, Filter, Index, IndexState, Line, Query};
 use bundles::{Bundles, Wanted};
 use futures_util::{Stream, StreamExt as _, stream};
 use prost::Message as _;
@@ -22,10 +21,6 @@ use super::{portion, principal};
 
 /// Maximum number of records on a page.
 const MOST_EVENTS: u32 = 1_000;
-/// Time in which a client that wants only the newest event gets one.
-const GATHER: Duration = Duration::from_millis(250);
-
-type SentEvent = Result<v1::StreamEventsResponse, Status>;
 
 #[derive(Clone)]
 pub(crate) struct Service {
@@ -38,7 +33,7 @@ pub(crate) struct Service {
 
 #[tonic::async_trait]
 impl AuditService for Service {
-    type StreamEventsStream = Pin<Box<dyn Stream<Item = SentEvent> + Send>>;
+    type StreamEventsStream = Pin<Box<dyn Stream<Item = Result<v1::StreamEventsResponse, Status>> + Send>>;
 
     async fn stream_events(
         &self,
@@ -48,11 +43,9 @@ impl AuditService for Service {
         let filter = Filter::from_wire(filter.unwrap_or_default())?;
         self.audit.settle().await;
         let follow = self.audit.read_after(after_sequence, follow);
-        let events = if newest_only {
-            newest(follow.lingering(GATHER), filter).boxed()
-        } else {
-            all(follow, filter).boxed()
-        };
+        let lines = if newest_only { follow.newest_of(filter) } else { follow.all_of(filter) };
+        let events =
+            lines.map(|line| Ok::<_, Status>(v1::StreamEventsResponse { event: Some(to_wire(&line?)) }));
         let stop = self.stop.clone();
         Ok(Response::new(Box::pin(events.take_until(stop.cancelled_owned()))))
     }
@@ -183,45 +176,6 @@ impl AuditService for Service {
         let checkpoint = self.audit.rotate().await.map_err(Refusal::from)?;
         Ok(Response::new(v1::RotateKeyResponse { checkpoint: Some(signed(checkpoint)) }))
     }
-}
-
-/// Returns all events that match, in their order.
-fn all(follow: Follow, filter: Filter) -> impl Stream<Item = SentEvent> {
-    let batches = stream::unfold(Some(follow), |follow: Option<Follow>| async move {
-        let mut follow = follow?;
-        match follow.next().await {
-            Ok(Some(lines)) => Some((Ok(lines), Some(follow))),
-            Ok(None) => None,
-            Err(refusal) => Some((Err(Status::from(refusal)), None)),
-        }
-    });
-    batches.flat_map(move |batch| {
-        let answers: Vec<_> = match batch {
-            Ok(lines) => lines
-                .iter()
-                .filter(|line| filter.matches(&line.record, &line.text))
-                .map(|line| Ok(response(line)))
-                .collect(),
-            Err(status) => vec![Err(status)],
-        };
-        stream::iter(answers)
-    })
-}
-
-/// Returns the newest event that matches, each time that the end of the log is reached. Events in between are not converted.
-fn newest(follow: Follow, filter: Filter) -> impl Stream<Item = SentEvent> {
-    stream::unfold(Some((follow, filter)), |reading: Option<(Follow, Filter)>| async move {
-        let (mut follow, filter) = reading?;
-        match follow.newest(&filter).await {
-            Ok(Some(line)) => Some((Ok(response(&line)), Some((follow, filter)))),
-            Ok(None) => None,
-            Err(refusal) => Some((Err(Status::from(refusal)), None)),
-        }
-    })
-}
-
-fn response(line: &Line) -> v1::StreamEventsResponse {
-    v1::StreamEventsResponse { event: Some(to_wire(line)) }
 }
 
 fn signed((checkpoint, key): (Checkpoint, String)) -> v1::Checkpoint {
