@@ -23,7 +23,7 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    /// Signs in with a token of its own.
+    /// Signs in with a new token.
     pub(super) async fn signed_in(daemon: &Daemon, name: &str) -> Self {
         let token = v1::Token {
             name: name.to_owned(),
@@ -88,7 +88,7 @@ impl Browser {
     }
 }
 
-/// Sends a request on a connection of its own, and returns the whole answer.
+/// Sends a request on a new connection, and returns the whole answer.
 pub(super) async fn ask(address: &str, head: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("{head}Connection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());

@@ -28,7 +28,7 @@ const CYCLES: usize = 100;
 /// The calls of a cycle, each with its number.
 const CALLS: [(&str, usize); 3] = [("read of 4 KiB", 20), ("exec of true", 3), ("write of 4 KiB", 4)];
 /// Time before a turn, in which pages that were told of the other turn have been asked for again.
-const SETTLED: Duration = Duration::from_millis(2_500);
+const SETTLED: Duration = Duration::from_secs(5);
 /// Most times that the median may be of that without observers.
 const MEDIAN: f64 = 1.03;
 /// The same of the 99th percentile.

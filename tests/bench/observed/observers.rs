@@ -1,4 +1,4 @@
-//! Those who observe a daemon: a receiver of traces, a scraper of metrics, and the pages of browsers.
+//! Observers of a daemon: a receiver of traces, a scraper of metrics, and the pages of browsers.
 //!
 //! They are on other hosts in real life. Here they have a thread with the least priority, so that they take as little as they can from
 //! the daemon and from the client whose calls are measured.

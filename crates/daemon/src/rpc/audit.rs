@@ -6,7 +6,7 @@ use std::sync::Arc;
 use audit::{Checkpoint, Integrity, Record};
 use audit_service::{AuditLog, Bound, Filter, Index, IndexState, Line, Query};
 use bundles::{Bundles, Wanted};
-use futures_util::{Stream, StreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use prost::Message as _;
 use refusal::Refusal;
 use tokio_stream::wrappers::ReceiverStream;
@@ -44,8 +44,8 @@ impl AuditService for Service {
         self.audit.settle().await;
         let follow = self.audit.read_after(after_sequence, follow);
         let lines = if newest_only { follow.newest_of(filter) } else { follow.all_of(filter) };
-        let events =
-            lines.map(|line| Ok::<_, Status>(v1::StreamEventsResponse { event: Some(to_wire(&line?)) }));
+        let response = |line: Arc<Line>| v1::StreamEventsResponse { event: Some(to_wire(&line)) };
+        let events = lines.map_ok(response).map_err(Status::from);
         let stop = self.stop.clone();
         Ok(Response::new(Box::pin(events.take_until(stop.cancelled_owned()))))
     }
