@@ -154,3 +154,55 @@ impl Events {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Identity;
+    use crate::session::Sessions;
+
+    /// Moments of the first events of a page that changes ten times a second.
+    async fn moments(pace: Pace) -> Vec<Duration> {
+        let user = Identity::User { uid: 1, gid: 1 };
+        let (_, session) = Sessions::default().open(user, "uid:1".to_owned(), UnixMillis::now());
+        let changes = stream::unfold((), |()| async {
+            sleep(Duration::from_millis(100)).await;
+            Some(((), ()))
+        });
+        let end = || Box::pin(session.ended.clone().cancelled_owned());
+        let began = Instant::now();
+        let mut events = Events {
+            changes: Box::pin(changes),
+            pace,
+            gathering: None,
+            quiet_until: began,
+            alive: began + ALIVE,
+            ends: Box::pin(sleep(LIFE)),
+            session_ended: end(),
+            stopped: end(),
+            is_alive: Box::new(|| true),
+            _slot: session.stream().unwrap(),
+        };
+        let mut moments = Vec::new();
+        for _ in 0..3 {
+            let (event, rest) = events.next().await.unwrap();
+            assert_eq!(event.unwrap(), "event: change\ndata:\n\n");
+            moments.push(began.elapsed());
+            events = rest;
+        }
+        moments
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_of_a_busy_page_keep_their_distance_after_a_first_one_that_is_prompt() {
+        for every in [Duration::ZERO, CALM] {
+            let moments = moments(Pace { gather: GATHER, every }).await;
+            assert!(moments[0] < Duration::from_millis(500), "{moments:?}");
+            for pair in moments.windows(2) {
+                let distance = pair[1] - pair[0];
+                let most = every + Duration::from_millis(500);
+                assert!(distance >= every.max(GATHER) && distance < most, "{moments:?}");
+            }
+        }
+    }
+}
