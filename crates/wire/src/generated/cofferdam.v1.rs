@@ -2986,6 +2986,10 @@ pub struct StreamEventsRequest {
     /// Go on with new events when the log's end is reached, instead of ending the stream.
     #[prost(bool, tag = "3")]
     pub follow: bool,
+    /// Send only the newest of the events that the log has by now, and with `follow` the newest of each quarter of a second. For
+    /// clients that show the end of the log and only have to know that it has grown.
+    #[prost(bool, tag = "4")]
+    pub newest_only: bool,
 }
 impl ::prost::Name for StreamEventsRequest {
     const NAME: &'static str = "StreamEventsRequest";
