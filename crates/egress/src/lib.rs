@@ -48,7 +48,7 @@ pub use push_question::{PushQuestion, PushUpdate};
 pub use roots::Roots;
 pub use start::{Egress, Program, Setup, StartError, TaskSetup};
 pub use streams::StreamError;
-pub use trust::Trust;
+pub use trust::{Trust, chromium_policy};
 pub use upstream::UpstreamProxy;
 pub use view::{Connection, Counts, ModelTokens, Phase, Refused, Request, Update, View};
 pub use waiting::{Answer, Question};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use audit::Event;
 use audit_service::AuditLog;
-use containers::java_store;
+use containers::{chromium_policy, java_store};
 use egress::{Answer, Control, Egress, PushQuestion, Question, Setup, Trust};
 use egress_rules::{HostName, Narrowed};
 use executor::{Lanes, PushPreview};
@@ -158,7 +158,7 @@ impl Shared {
             control: Arc::new(control),
             trust: fingerprint.bundles.as_ref().map(|_| {
                 let bundle = directories.bundle(&made_as);
-                Trust { java: java_store(&bundle), bundle }
+                Trust { java: java_store(&bundle), chromium: chromium_policy(&bundle), bundle }
             }),
             placeholders: placeholders.into_iter().map(Placeholder::into_parts).collect(),
             who: Who { run: record.id.to_string(), principal: record.spec.principal.clone() },
