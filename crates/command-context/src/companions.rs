@@ -171,6 +171,7 @@ fn of_service(service: compose::Companion) -> Companion {
         memory_mib: service.memory_mib.unwrap_or_default(),
         ports: service.ports.into_iter().map(u32::from).collect(),
         depends_on: service.depends_on,
+        egress_json: String::new(),
     }
 }
 

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use audit::Event;
-use egress_rules::{
-    Budget, Decision, Destination, HostName, Narrowed, Scheme, SecretName, Source, Verdict,
-};
+use egress_rules::{Budget, Decision, Destination, HostName, Narrowed, Scheme, SecretName, Source, Verdict};
 use model_usage::Who;
 use parking_lot::Mutex;
 use tenants::Exceeded;

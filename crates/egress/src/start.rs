@@ -137,7 +137,8 @@ impl Egress {
     /// authority the programs trust. The sockets of others are there when it returns, and keep connections and queries until their process
     /// serves them.
     pub async fn start(setup: Setup) -> Result<Self, StartError> {
-        let Setup { run, process, names, block, program, outside, control, trust, placeholders, who, view } = setup;
+        let Setup { run, process, names, block, program, outside, control, trust, placeholders, who, view } =
+            setup;
         let opened = spawn_blocking(move || {
             let table = Table::open(&names, block).map_err(StartError::Table)?;
             let steered = steer(process.as_fd(), table.pool().resolver())?;

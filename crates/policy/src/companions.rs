@@ -327,7 +327,12 @@ mod tests {
     }
 
     fn rules() -> CompanionRules {
-        CompanionRules { images: vec!["db:*".to_owned()], max: 4, memory_mib: 1000, ..CompanionRules::default() }
+        CompanionRules {
+            images: vec!["db:*".to_owned()],
+            max: 4,
+            memory_mib: 1000,
+            ..CompanionRules::default()
+        }
     }
 
     fn to(host: &str) -> Rules {

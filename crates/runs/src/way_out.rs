@@ -44,6 +44,8 @@ pub struct Asked {
     pub calls: Vec<String>,
     /// Beginnings of these commands, as the agent wrote them.
     pub commands: Vec<String>,
+    /// Companion whose program waits; `None` for one of the run itself.
+    pub companion: Option<String>,
     /// Effects of the push, if the question is about one and they are known.
     pub preview: Option<PushPreview>,
     /// Cancelled when no program waits any longer.
@@ -134,6 +136,21 @@ impl executor::WayOut for Streams {
 pub(crate) fn rules_of(policy: &Policy, record: &Record) -> Narrowed {
     let Some(profile) = policy.profile(&record.spec.profile) else { return Narrowed::new(Rules::none()) };
     narrowed(profile, &record.narrowed).and_widened(record.widened.iter().cloned())
+}
+
+/// Returns the rules for a companion's connections under a policy.
+///
+/// A run that was left without connections has none by its companions, either.
+pub(crate) fn rules_beside(policy: &Policy, record: &Record, name: &str) -> Narrowed {
+    let companion = record.companions.iter().find(|companion| companion.name == name);
+    let profile = policy.profile(&record.spec.profile);
+    match companion.zip(profile).filter(|_| !record.narrowed.iter().any(Rules::is_nothing)) {
+        None => Narrowed::new(Rules::none()),
+        Some((companion, profile)) => {
+            let of_image = profile.companions.narrowed(&companion.image);
+            companion.narrowed.iter().cloned().fold(of_image, Narrowed::under)
+        }
+    }
 }
 
 /// Parses the address of a repository on a server.

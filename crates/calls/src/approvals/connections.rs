@@ -163,7 +163,9 @@ fn review(connect: &Connect, asked: &Asked, redactor: &Redactor) -> ConnectRevie
     }
     preview.push_str(&asked.question.demands());
     preview.push_str(match asked.commands.len() {
-        _ if connect.companion.is_some() => "It is not known which command of the run it works for, if any.\n",
+        _ if connect.companion.is_some() => {
+            "It is not known which command of the run it works for, if any.\n"
+        }
         0 => "No command of a call is running; it may be a background process.\n",
         1 => "This command is running:\n",
         _ => "These commands are running:\n",
