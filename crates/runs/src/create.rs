@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::record::{Companion, Kept, Record, Spec, Workspace};
 use ::tenants::Resource;
 use audit::{Event, Kind};
+use egress_rules::{Narrowed, Rules};
+use futures_util::FutureExt as _;
 use identity::{Principal, RunId};
 use jail::RootMode;
 use operations::Reason;
@@ -15,7 +17,7 @@ use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::launch::beside::starting;
-use crate::launch::{Wanted, wanted};
+use crate::launch::{OpenBeside, Wanted, wanted};
 use crate::registry::{Runs, user_among};
 use crate::request::Parsed;
 use crate::run::Run;
