@@ -262,6 +262,25 @@ mod tests {
     }
 
     #[test]
+    fn rules_of_companions_come_from_the_line_and_from_files() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "{\"rules\": []}").unwrap();
+        let of_file = format!("dc:@{}", file.path().display());
+        let both = ["--companion", "name=db,image=a", "--companion", "name=dc,image=a"];
+        let rules = ["--companion-egress", "db:{}", "--companion-egress", &of_file];
+        let made = read(&[&both[..], &rules[..]].concat()).unwrap();
+        let found: Vec<&str> =
+            made.companions.iter().map(|companion| companion.egress_json.as_str()).collect();
+        assert_eq!(found, ["{}", "{\"rules\": []}"]);
+        for (bad, told) in
+            [("{}", "COMPANION:RULES"), ("x:{}", "`x`"), ("db:@/nonexistent/file", "/nonexistent")]
+        {
+            let refused = read(&[&both[..], &["--companion-egress", bad]].concat()).unwrap_err();
+            assert!(refused.contains(told), "{bad}: {refused}");
+        }
+    }
+
+    #[test]
     fn services_of_a_compose_file_are_companions_and_problems_have_lines() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().to_str().unwrap();

@@ -334,6 +334,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn bytes_of_companions_count_for_the_bound_of_their_run() {
+        let mut played = Played::new(&RULES.replacen('{', "{\"max_bytes\": 1000, ", 1));
+        played.state.moved(400, false);
+        let db = played.state.view.of_companion("db");
+        assert_eq!(played.state.bytes_left(), Some(600));
+        db.add_moved(500);
+        assert_eq!(played.state.bytes_left(), Some(100));
+        assert!(matches!(open(&mut played, 2, "api.example.org", 443).await, To::Inspect(_)));
+        db.add_moved(100);
+        assert!(matches!(open(&mut played, 3, "api.example.org", 443).await, To::End(_)));
+        assert_eq!(played.recorded(Kind::EgressRefused).await["rule"], "egress: max_bytes");
+    }
+
+    #[tokio::test]
     async fn consent_that_comes_after_the_bytes_of_the_day_opens_no_connection() {
         let mut played = Played::new(&RULES.replace("\"allow\"", "\"ask\""));
         let approved = Answer::Approved { approval_id: "a".to_owned() };
