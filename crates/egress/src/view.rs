@@ -199,6 +199,10 @@ impl View {
         Self { companion: name.to_owned(), ..self.clone() }
     }
 
+    pub(crate) fn is_of_companion(&self) -> bool {
+        !self.companion.is_empty()
+    }
+
     /// Returns the bytes of all connections that have ended, of the run and of its companions.
     pub(crate) fn moved(&self) -> u64 {
         self.listed.lock().moved

@@ -97,7 +97,10 @@ async fn co19_a_companion_reaches_the_hosts_of_its_rules_alone_and_on_record() {
     assert_ne!(shell(&mut run, &format!("wget -qO- http://{page}")).await.0, Some(0));
     assert_eq!(http.connections(), 1);
     let (connections, refused) = listed(&run).await;
-    let of_files: Vec<_> = connections.iter().filter(|one| one.host == "files.example.org").collect();
+    let of_files: Vec<_> = connections
+        .iter()
+        .filter(|one| one.host == "files.example.org" && one.port == u32::from(http.port))
+        .collect();
     assert!(of_files.len() == 1 && of_files[0].companion == "db", "{connections:?}");
     let of_run = connections.iter().filter(|one| one.host == "companion:db");
     assert!(of_run.clone().count() > 0 && of_run.clone().all(|one| one.companion.is_empty()));
@@ -211,7 +214,7 @@ async fn co23_the_connections_of_a_companion_end_with_it_and_with_its_run() {
     assert_eq!(workers(&daemon).len(), 2, "those of the run and of the companion that goes on");
     run.stop().await;
     let receipt = details(&mut run, "egress_receipt", is_of_db).await;
-    assert_eq!(receipt["why"], "the run has ended", "{receipt}");
+    assert_eq!(receipt["why"], "the companion has ended, or its run", "{receipt}");
     assert_eq!(workers(&daemon), Vec::<u32>::new());
     assert_eq!(daemon.left_by_runs(), (Vec::new(), Vec::new()));
     assert!(daemon.roots_are_gone());
@@ -289,13 +292,13 @@ async fn co25_a_companion_has_a_placeholder_and_its_requests_the_secret() {
     let image = image("co25");
     let script = format!(
         "echo \"$MODEL_API_KEY\" >/www/key; echo \"$SSL_CERT_FILE\" >/www/bundle; \
-         cat \"$SSL_CERT_FILE\" >/www/certificates; {RELAY}"
+         busybox grep -c BEGIN \"$SSL_CERT_FILE\" >/www/certificates; {RELAY}"
     );
     let mut run = daemon.run_on(request(vec![companion("db", &image, &script)])).await;
     let key = page(&mut run, "key").await;
     assert!(key.starts_with("key-") && key.trim().len() == 44, "{key}");
     assert_eq!(page(&mut run, "bundle").await, "/.cofferdam/ca-bundle.pem\n");
-    assert!(page(&mut run, "certificates").await.contains("BEGIN CERTIFICATE"));
+    assert!(page(&mut run, "certificates").await.trim().parse::<u32>().unwrap() > 0);
     assert_eq!(gets(&mut run, &format!("api.example.org:{port}/v1")).await, "ok\n");
     let head = heads.lock().remove(0);
     assert!(head.contains(&format!("Bearer {SECRET}")), "{head}");
@@ -307,8 +310,7 @@ async fn co25_a_companion_has_a_placeholder_and_its_requests_the_secret() {
     assert_eq!(shell(&mut run, "printf %s \"$MODEL_API_KEY\"").await.1, "");
     let described = serde_json::to_string(&beside(&daemon)).unwrap();
     assert!(!described.contains(SECRET) && !described.contains(key.trim()));
-    let other = daemon.run_on(request(vec![companion("db", &image, &script)])).await;
-    let mut other = other;
+    let mut other = daemon.run_on(request(vec![companion("db", &image, &script)])).await;
     assert_ne!(page(&mut other, "key").await, key, "each run has another");
 }
 
