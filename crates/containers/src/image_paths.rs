@@ -57,19 +57,21 @@ pub async fn check_image_paths(
 ///
 /// A bundle beneath a link is left out: the link could lead to a place where something else is mounted once the container runs, and the
 /// runtime would make the file there. A link to another bundle of the list is that bundle. A policy for Chromium is among them if the image
-/// has its directory, and no file of its own or link on the way.
+/// has its directory, and neither a link nor a file on the way.
 async fn image_bundles(engine: &Engine, container: &ContainerId) -> Result<Vec<&'static str>, EngineError> {
     let mut found = Vec::new();
     for place in PLACES {
         let is_policy = POLICIES.contains(&place);
         let made = if is_policy { MADE_FOR_POLICIES } else { 0 };
-        if is_beneath_directories(engine, container, place, made).await?
-            && if is_policy {
-                is_free(engine, container, place).await?
-            } else {
-                is_bundle(engine, container, place).await?
-            }
-        {
+        if !is_beneath_directories(engine, container, place, made).await? {
+            continue;
+        }
+        let has_place = if is_policy {
+            is_free(engine, container, place).await?
+        } else {
+            is_bundle(engine, container, place).await?
+        };
+        if has_place {
             found.push(place);
         }
     }

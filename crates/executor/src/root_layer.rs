@@ -109,7 +109,7 @@ impl RootLayer {
 
     /// Makes the mount point of a policy for Chromium in each directory of its configuration that the image has.
     ///
-    /// The runtime would make it otherwise, for a user of its own choice. A link of the image on the way is not followed: such a policy is
+    /// The runtime would make it otherwise, for another user. A link of the image on the way is not followed: such a policy is
     /// not mounted.
     pub fn make_policies(&self, user: HostUser) -> Result<(), Errno> {
         for policy in POLICIES {

@@ -306,8 +306,8 @@ async fn n205_a_bundle_covers_those_of_the_image_and_follows_no_link_out_of_etc(
     assert!(!mounts.value.contains("/opt/java"), "{}", mounts.value);
 }
 
-/// Returns the certificates of a policy in the form of the bundle.
-fn in_pem(policy: &str) -> Vec<String> {
+/// Returns the certificates of a policy, in base64.
+fn authorities_of(policy: &str) -> Vec<String> {
     let policy: serde_json::Value = serde_json::from_str(policy).unwrap();
     let keys: Vec<&String> = policy.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["CACertificates"]);
@@ -334,7 +334,7 @@ async fn n207_chromium_has_a_policy_with_the_authority_beside_those_of_the_image
         let others = authority(&mut run, &host.root).await;
         let of_run: String = others.lines().filter(|line| !line.starts_with("--")).collect();
         let policy = says(&mut run, &format!("cat {POLICY}")).await;
-        assert_eq!(in_pem(&policy), [of_run]);
+        assert_eq!(authorities_of(&policy), [of_run]);
         says(&mut run, &format!("cmp {POLICY} /etc/opt/chrome/policies/managed/cofferdam.json")).await;
         let own = says(&mut run, "cat /etc/chromium/policies/managed/own.json").await;
         assert_eq!(own, "of the image\n", "the image's own are there");
@@ -347,7 +347,7 @@ async fn n207_chromium_has_a_policy_with_the_authority_beside_those_of_the_image
         host.daemon.launch().await;
         run.clients = host.daemon.connect().await;
         let again = says(&mut run, &format!("cat {POLICY}")).await;
-        assert!(in_pem(&again).len() == 1 && again != policy, "{again}");
+        assert!(authorities_of(&again).len() == 1 && again != policy, "{again}");
         run.stop().await;
     }
     // Links of the image, and a file in the way, are no place for it.

@@ -61,7 +61,7 @@ pub(crate) fn starting(requested: &Requested) -> record::Companion {
     }
 }
 
-/// Returns the hardening of a companion: that of the run, with a writable root and a way out of its own.
+/// Returns the hardening of a companion: that of the run, with a writable root and this way out.
 fn hardening(of_run: &Hardening, memory_mib: u64, outward: Outward) -> Hardening {
     Hardening {
         memory_bytes: memory_mib << 20,
