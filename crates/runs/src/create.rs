@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::record::{Companion, Kept, Record, Spec, Workspace};
 use ::tenants::Resource;
 use audit::{Event, Kind};
+use egress_rules::{Narrowed, Rules};
+use futures_util::FutureExt as _;
 use identity::{Principal, RunId};
 use jail::RootMode;
 use operations::Reason;
@@ -15,7 +17,7 @@ use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::launch::beside::starting;
-use crate::launch::{Wanted, wanted};
+use crate::launch::{OpenBeside, Wanted, wanted};
 use crate::registry::{Runs, user_among};
 use crate::request::Parsed;
 use crate::run::Run;
@@ -37,7 +39,7 @@ impl Runs {
         principal: &Arc<Principal>,
         request: Option<(String, Vec<u8>)>,
     ) -> Result<Record, Refusal> {
-        let Parsed { mut spec, secrets, egress, checkpoint, companions, profile } = parsed;
+        let Parsed { mut spec, secrets, egress, checkpoint, mut companions, profile } = parsed;
         // Kept until the run is launched.
         let _origin = self.begin_from(checkpoint, &mut spec, principal)?;
         self.check_deny_list(&spec, Some(profile))?;
@@ -49,6 +51,18 @@ impl Runs {
         let record = Record { narrowed: egress, companions: beside, ..Record::new(id, spec) };
         let rules = narrowed(profile, &record.narrowed);
         self.launcher.way_out.check_secrets(&rules)?;
+        for requested in companions.iter_mut().flatten() {
+            if record.narrowed.iter().any(Rules::is_nothing) {
+                requested.rules = Narrowed::new(Rules::none());
+            }
+            self.launcher.way_out.check_secrets(&requested.rules)?;
+            let placeholders =
+                placeholders::beside(&self.store, id, &requested.companion.name, &requested.rules);
+            requested.placeholders = placeholders
+                .into_iter()
+                .map(|placeholder| (placeholder.variable, placeholder.value))
+                .collect();
+        }
         if let Workspace::CloneOfUrl { url, .. } = &record.spec.workspace {
             mirrors::check(&way_out::repository_url(url)?, &rules)?;
         }
@@ -63,7 +77,12 @@ impl Runs {
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
         let (starting, stopping) = (run.starting.clone(), run.stopping.clone());
-        let wanted = Wanted { companions, starting, stopping, ..wanted };
+        let (runs, opened) = (self.clone(), run.clone());
+        let open_beside: OpenBeside = Arc::new(move |companion, made| {
+            let (runs, run) = (runs.clone(), opened.clone());
+            async move { runs.open_beside(&run, &companion, made).await }.boxed()
+        });
+        let wanted = Wanted { companions, starting, open_beside: Some(open_beside), stopping, ..wanted };
         if let Workspace::Kept { workspace } = record.spec.workspace {
             // The turn prevents a deletion of the workspace between the check and the admission.
             let _settling = self.settle(workspace).await;
@@ -238,9 +257,13 @@ fn created(record: &Record, profile: &Profile) -> Event {
     }
     if !record.companions.is_empty() {
         let named = |companion: &Companion| {
-            serde_json::json!({
+            let mut named = serde_json::json!({
                 "name": companion.name, "image": companion.image, "ports": companion.ports, "memory_mib": companion.memory_mib,
-            })
+            });
+            if let Some(narrowed) = &companion.narrowed {
+                named["egress"] = serde_json::json!(narrowed);
+            }
+            named
         };
         details["companions"] = record.companions.iter().map(named).collect();
     }

@@ -211,6 +211,7 @@ mod tests {
             ports: std::collections::BTreeSet::new(),
             memory_mib,
             state: CompanionState::Starting,
+            narrowed: None,
             launched: None,
         };
         record.companions = vec![companion(20), companion(30)];

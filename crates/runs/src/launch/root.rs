@@ -102,6 +102,10 @@ impl Launcher {
             write_host_files(&etc, user, hardening.resolver)
         };
         prepared.map_err(|error| Refusal::internal("making the files of a root in /etc", &error))?;
+        if hardening.has_bundle {
+            root.make_policies(user)
+                .map_err(|errno| Refusal::internal("making the policies of a root in /etc", &errno))?;
+        }
         for wanted in &new.paths {
             root.make("writable_paths", wanted, user)?;
         }
