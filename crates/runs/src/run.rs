@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::record::{Held, Hold, Record, Spec, State, Workspace};
+use crate::record::{EndCause, Held, Hold, Record, Spec, State, Workspace};
 use companions::{Companion, Companions};
 use disk_quotas::Account;
 use egress::Egress;

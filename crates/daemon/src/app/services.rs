@@ -13,6 +13,7 @@ use calls::grants::Grants;
 use calls::{Calls, Control, Life, Replays, Transcripts};
 use comparisons::Comparisons;
 use listener::{Certificates, GuardLayer, Tokens};
+use node::Nodes;
 use notices::Push;
 use passkeys::Passkeys;
 use port_forwarding::PortForwarding;
@@ -125,6 +126,7 @@ pub(super) fn services(
         trash: rpc::trash::Service { runs: runs() },
         usage: rpc::usage::Service { runs: runs() },
         console: rpc::console::Service { doors },
+        node: Nodes(parts.node.clone()),
         token: rpc::token::Service { tokens, gateway: gateway(), tasks: tasks() },
         host: rpc::host::Service {
             runs: runs(),
