@@ -13,7 +13,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::labels::{
-    Build, Call, Cold, Direction, Kind, NodeResource, ProfileCall, Result, Rule, StageTimes, Start, State, TenantBound,
+    Build, Call, Cold, Direction, Kind, NodeResource, ProfileCall, Result, Rule, StageTimes, Start, State,
+    TenantBound,
 };
 use crate::latency::latency;
 use crate::sample::{NodeSample, Ready, Sample};

@@ -36,7 +36,7 @@ pub struct Undrain {}
 impl Drain {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let deadline = self.deadline.map(duration).transpose()?;
+        let deadline = self.deadline.map(wire::duration);
         let request = DrainNodeRequest { reason: self.reason, deadline };
         let mut node = present(client.node().drain_node(quick(request)).await?.into_inner().node)?;
         if self.wait && node.state() != State::Drained {
@@ -47,26 +47,21 @@ impl Drain {
                     let node = present(change.node)?;
                     match node.state() {
                         State::Drained => return Ok(node),
-                        State::Serving => return Err(Failure::failed("another operator has undrained the node")),
+                        State::Serving => {
+                            return Err(Failure::failed("another operator has undrained the node"));
+                        }
                         State::Draining | State::Unspecified => {}
                     }
                 }
-                Err(Failure::unreachable("the daemon stopped before the last run had ended; the drain stays"))
+                Err::<Node, Failure>(Failure::unreachable(
+                    "the daemon stopped before the last run had ended; the drain stays",
+                ))
             };
-            node = waited(context, watching, ended).await?;
+            let _spinner = context.ui.spinner(watching);
+            node = ended.await?;
         }
         context.ui.answer(node, |node, page| watch::render(&node, page))
     }
-}
-
-/// Shows that a command waits.
-async fn waited(
-    context: &Context,
-    watching: &'static str,
-    ended: impl Future<Output = Result<Node, Failure>>,
-) -> Result<Node, Failure> {
-    let _spinner = context.ui.spinner(watching);
-    ended.await
 }
 
 impl Undrain {
@@ -75,8 +70,4 @@ impl Undrain {
         let node = client.node().undrain_node(quick(UndrainNodeRequest {})).await?.into_inner().node;
         context.ui.answer(present(node)?, |node, page| watch::render(&node, page))
     }
-}
-
-fn duration(time: Duration) -> Result<wire::Duration, Failure> {
-    wire::Duration::try_from(time).map_err(|_| Failure::usage("--deadline is longer than any run lives"))
 }

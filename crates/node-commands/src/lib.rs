@@ -13,13 +13,9 @@ use wire::v1;
 /// A command of `coffer node`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Shows the node.
     Show(show::Show),
-    /// Prints the node after each change.
     Watch(watch::Watch),
-    /// Takes the node out of service.
     Drain(drain::Drain),
-    /// Puts the node into service again.
     Undrain(drain::Undrain),
 }
 

@@ -149,6 +149,9 @@ mod tests {
         ] {
             assert!(shown.contains(line), "{line}: {shown}");
         }
-        assert!(!shown.contains('\u{1b}') && !shown.contains("BASE") && !shown.contains("runs end"), "{shown}");
+        assert!(
+            !shown.contains('\u{1b}') && !shown.contains("BASE") && !shown.contains("runs end"),
+            "{shown}"
+        );
     }
 }

@@ -148,7 +148,12 @@ mod tests {
     }
 
     fn drain() -> Drain {
-        Drain { since: Timestamp::now(), reason: "a new kernel".into(), principal: "uid:0".into(), deadline: None }
+        Drain {
+            since: Timestamp::now(),
+            reason: "a new kernel".into(),
+            principal: "uid:0".into(),
+            deadline: None,
+        }
     }
 
     #[test]
@@ -182,7 +187,8 @@ mod tests {
         let (_directory, gate) = gate(Settings { capacity, ..Settings::default() });
         let refused = gate.admit(RUN, RUN).unwrap_err();
         assert_eq!(refused.reason, Reason::Overloaded);
-        let facts = ["limit", "used", "wanted", "max", "over", "retry_after_ms"].map(|name| fact(&refused, name));
+        let facts =
+            ["limit", "used", "wanted", "max", "over", "retry_after_ms"].map(|name| fact(&refused, name));
         let expected = ["node.capacity.disk_mib", "64", "64", "100", "28", "5000"];
         assert_eq!(facts, expected.map(|value| Some(value.to_owned())));
         let large = Amounts { disk_mib: 101, ..RUN };

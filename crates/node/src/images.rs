@@ -23,7 +23,8 @@ impl Images {
         let mut known = self.known.lock().await;
         if known.0.is_none_or(|asked| asked.elapsed() >= HOLDS) {
             if let Ok(listed) = launcher.engine.images().await {
-                known.1 = listed.into_iter().map(|one| (one.reference.to_string(), one.id.to_string())).collect();
+                known.1 =
+                    listed.into_iter().map(|one| (one.reference.to_string(), one.id.to_string())).collect();
             }
             known.0 = Some(Instant::now());
         }
@@ -39,9 +40,10 @@ impl Images {
 /// Returns true if a profile permits the image by its name, with or without the tag `latest`.
 fn is_permitted(policy: &Policy, reference: &str) -> bool {
     let names = [Some(reference), reference.strip_suffix(":latest")];
-    policy.profile_names().filter_map(|name| policy.profile(name)).any(|profile| {
-        names.iter().flatten().any(|name| profile.permits_image(Some(name)))
-    })
+    policy
+        .profile_names()
+        .filter_map(|name| policy.profile(name))
+        .any(|profile| names.iter().flatten().any(|name| profile.permits_image(Some(name))))
 }
 
 #[cfg(test)]

@@ -150,9 +150,7 @@ impl Node {
             capacity_is_enforced: self.gate.bounds.are_enforced,
             creates_per_minute: self.gate.creates_per_minute(),
             images,
-            bases: bases
-                .map(|(id, digest)| v1::NodeBase { base_id: id.to_string(), digest })
-                .collect(),
+            bases: bases.map(|(id, digest)| v1::NodeBase { base_id: id.to_string(), digest }).collect(),
             pools: self.pools(),
         }
     }
@@ -201,7 +199,9 @@ impl Node {
         let _turn = self.changing.lock().await;
         let Some(before) = self.gate.drain() else { return Ok(()) };
         let details = json!({ "reason": before.reason, "since": before.since.to_string() });
-        self.audit.record(Event::new(Kind::NodeUndrained).principal(&principal.name).details(details)).await?;
+        self.audit
+            .record(Event::new(Kind::NodeUndrained).principal(&principal.name).details(details))
+            .await?;
         self.store(None).await?;
         tracing::warn!(principal = principal.name, "this node makes runs again");
         self.gate.put(None);
@@ -214,7 +214,9 @@ impl Node {
         let file = self.gate.file.clone();
         let stored = tokio::task::spawn_blocking(move || file.write(drain.as_ref())).await;
         let stored = stored.map_err(|error| Refusal::internal("storing the drain of the node", &error))?;
-        stored.map_err(|error| Refusal::internal("storing the drain of the node, which stays as it was", &error))
+        stored.map_err(|error| {
+            Refusal::internal("storing the drain of the node, which stays as it was", &error)
+        })
     }
 
     /// Stops the runs at the deadline of a drain, until the daemon stops.
@@ -249,7 +251,10 @@ impl Node {
     /// Has each run end. A node that is undrained meanwhile keeps the others.
     async fn stop_runs(&self) {
         let living = self.runs.all_living();
-        tracing::warn!(runs = living.len(), "the deadline of the drain has passed: the runs of this node end");
+        tracing::warn!(
+            runs = living.len(),
+            "the deadline of the drain has passed: the runs of this node end"
+        );
         // Together: the task of a run that is launched takes its commands late.
         let ends = living.iter().map(|(_, run)| async {
             if self.gate.is_drained() {

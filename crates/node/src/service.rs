@@ -63,7 +63,10 @@ impl Nodes {
     {
         let node = self.0.clone();
         if node.tasks.is_closed() {
-            return Err(Refusal::new(Reason::DaemonStopping, "the daemon is stopping: try again after its start"));
+            return Err(Refusal::new(
+                Reason::DaemonStopping,
+                "the daemon is stopping: try again after its start",
+            ));
         }
         let changed = node.tasks.spawn(change(node.clone(), principal.clone()));
         changed.await.map_err(|error| Refusal::internal("changing the state of the node", &error))??;

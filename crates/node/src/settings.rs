@@ -147,9 +147,8 @@ fn is_name(name: &str) -> bool {
 }
 
 fn is_dns_name(name: &str) -> bool {
-    let is_end = |byte: Option<u8>| {
-        byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    };
+    let is_end =
+        |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let is_part = |part: &str| {
         is_end(part.bytes().next())
             && is_end(part.bytes().next_back())

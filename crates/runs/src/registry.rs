@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::bases::Bases;
 use crate::checkpoints::Checkpoints;
+use crate::gate::Gate;
 use crate::held::takes_no_calls;
 use crate::launch::Launcher;
 use crate::run::{Command, Run};

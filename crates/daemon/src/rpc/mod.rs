@@ -268,7 +268,9 @@ async fn try_serve(
     let incoming = listener::incoming(socket, tcp, closing);
     tokio::spawn(async move {
         loop {
-            let changed = async { tokio::select! { changed = seen.changed() => changed, changed = service.changed() => changed } };
+            let changed = async {
+                tokio::select! { changed = seen.changed() => changed, changed = service.changed() => changed }
+            };
             let Some(Ok(())) = stop.run_until_cancelled(changed).await else { return };
             say_health(&reporter, &mut seen, &mut service).await;
         }
