@@ -42,9 +42,10 @@ impl Drain {
 }
 
 /// Content of the file.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
+    version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     drain: Option<Drain>,
 }
@@ -82,13 +83,15 @@ impl DrainFile {
         };
         let mut text = Vec::new();
         file.take(LONGEST).read_to_end(&mut text)?;
-        let Stored { drain } = serde_json::from_slice(&text)?;
-        Ok(drain)
+        match serde_json::from_slice(&text)? {
+            Stored { version: FORMAT, drain } => Ok(drain),
+            Stored { version, .. } => Err(io::Error::other(format!("its version {version} is not {FORMAT}"))),
+        }
     }
 
     /// Replaces the drain. Blocks on the disk.
     pub(crate) fn write(&self, drain: Option<&Drain>) -> io::Result<()> {
-        let text = serde_json::to_vec(&Stored { drain: drain.cloned() }).map_err(io::Error::other)?;
+        let text = serde_json::to_vec(&Stored { version: FORMAT, drain: drain.cloned() }).map_err(io::Error::other)?;
         atomic_file::replace(&self.0, |file| file.write_all(&text))
     }
 }
@@ -118,7 +121,7 @@ mod tests {
     fn a_file_that_cannot_be_read_keeps_runs_away() {
         let directory = tempfile::tempdir().unwrap();
         let file = DrainFile::of(directory.path());
-        for text in ["", "{", "[]", r#"{ "drained": true }"#, r#"{ "drain": { "reason": "x" } }"#] {
+        for text in ["", "{", "{}", "[]", r#"{ "version": 2 }"#, r#"{ "version": 1, "drain": { "reason": "x" } }"#] {
             std::fs::write(directory.path().join(FILE), text).unwrap();
             let drain = file.read().unwrap();
             assert_eq!((drain.principal.as_str(), drain.left()), ("cofferd", None), "{text}");

@@ -120,13 +120,13 @@ fn labels(at: &At<'_>) -> BTreeMap<String, String> {
                  digit, and may have a DNS name and `/` before it",
             );
         }
-        let Some(value) = at.text() else { continue };
-        if !value.is_empty() && !is_name(value) {
+        let Some(value) = at.value() else { continue };
+        if !value.is_empty() && !is_name(&value) {
             at.problem(
                 "must have at most 63 characters of letters, digits, `-`, `_` and `.`, and begin and end with a letter or a digit",
             );
         }
-        labels.insert(key.to_owned(), value.to_owned());
+        labels.insert(key.to_owned(), value);
     }
     labels
 }
