@@ -46,12 +46,12 @@ async fn node(daemon: &Daemon) -> Node {
 }
 
 async fn drain(daemon: &Daemon, why: &str, deadline: Option<i64>) -> Node {
-    let deadline = deadline.map(|seconds| v1_duration(seconds));
+    let deadline = deadline.map(seconds);
     let request = DrainNodeRequest { reason: why.to_owned(), deadline };
     nodes(daemon).await.drain_node(request).await.unwrap().into_inner().node.unwrap()
 }
 
-fn v1_duration(seconds: i64) -> prost_types::Duration {
+fn seconds(seconds: i64) -> prost_types::Duration {
     prost_types::Duration { seconds, nanos: 0 }
 }
 
@@ -149,13 +149,12 @@ async fn a_drained_node_refuses_runs_and_keeps_those_that_live() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_ends_the_runs_with_the_cause_of_the_drain() {
     let daemon = Daemon::start_with(setup("")).await;
-    let (one, other) =
-        (daemon.run_on(requests::managed("p")).await, daemon.run_on(requests::managed("p")).await);
+    let runs = [daemon.run_on(requests::managed("p")).await, daemon.run_on(requests::managed("p")).await];
     let drained = drain(&daemon, "the host is replaced", Some(2)).await;
     assert_eq!(drained.state(), State::Draining);
     assert!(drained.drain.unwrap().deadline.is_some());
     harness::until("runs outlive the deadline", async || node(&daemon).await.state() == State::Drained).await;
-    for run in [one, other] {
+    for run in runs {
         let request = v1::GetRunRequest { run_id: run.id().to_owned() };
         let mut clients = daemon.connect().await;
         let ended = clients.runs.get_run(request).await.unwrap().into_inner().run.unwrap();
@@ -198,12 +197,11 @@ async fn a_drain_and_its_deadline_outlive_the_daemon() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_does_not_fit_is_refused_with_the_figures() {
     for (capacity, key, limit, wanted) in [
-        ("runs: 1", "node.capacity.runs", 1, 1),
-        ("disk_mib: 100", "node.capacity.disk_mib", 100, 64),
+        ("runs: 1, cores: 64", "node.capacity.runs", 1, 1),
+        ("disk_mib: 100, cores: 64", "node.capacity.disk_mib", 100, 64),
         ("cores: 1, core_overcommit: 1", "node.capacity.cores", 1_000, 500),
     ] {
-        let config = format!("node: {{ capacity: {{ memory_mib: 100000, core_overcommit: 64, {capacity} }} }}\n");
-        let config = config.replace("core_overcommit: 64, cores", "cores");
+        let config = format!("node: {{ capacity: {{ memory_mib: 100000, {capacity} }} }}\n");
         let daemon = Daemon::start_with(setup(&config)).await;
         let (shown, mut fitting) = (node(&daemon).await, Vec::new());
         assert!(shown.capacity_is_enforced, "{shown:?}");
@@ -288,7 +286,7 @@ async fn a_watcher_sees_the_node_whole_and_each_change_and_the_stop() {
             }
         }
     };
-    let run = daemon.run_on(requests::managed("p")).await;
+    let mut run = daemon.run_on(requests::managed("p")).await;
     until("the run is not seen", &|node| node.used.is_some_and(|used| used.runs == 1)).await;
     drain(&daemon, "a new kernel", None).await;
     until("the drain is not seen", &|node| node.state() == State::Draining).await;
@@ -317,8 +315,10 @@ async fn everybody_sees_the_node_and_only_operators_drain_it() {
     })
     .await;
     let mut nodes = nodes(&daemon).await;
-    for (why, deadline) in [("", None), ("a\nb", None), ("x", Some(0)), ("x", Some(-1)), ("x", Some(40 * 86_400))] {
-        let request = DrainNodeRequest { reason: why.to_owned(), deadline: deadline.map(v1_duration) };
+    for (why, deadline) in
+        [("", None), ("a\nb", None), ("x", Some(0)), ("x", Some(-1)), ("x", Some(40 * 86_400))]
+    {
+        let request = DrainNodeRequest { reason: why.to_owned(), deadline: deadline.map(seconds) };
         let refused = nodes.drain_node(request).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{why:?} {deadline:?}");
     }
@@ -330,7 +330,7 @@ async fn everybody_sees_the_node_and_only_operators_drain_it() {
 async fn a_node_names_itself_in_ids_and_shows_its_labels_on_the_command_line() {
     let config = "node: { id: 7, labels: { zone: b, example.org/gpu: \"no\" } }\n";
     let daemon = Daemon::start_with(setup(config)).await;
-    let run = daemon.run_on(requests::managed("p")).await;
+    let mut run = daemon.run_on(requests::managed("p")).await;
     assert_eq!(&run.id()[28..32], "0007", "{}", run.id());
     let shown = cli::json(&daemon, &["node", "show"]).await;
     assert_eq!((&shown["nodeId"], &shown["state"]), (&json!(7), &json!("SERVING")), "{shown}");

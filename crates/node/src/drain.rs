@@ -91,7 +91,8 @@ impl DrainFile {
 
     /// Replaces the drain. Blocks on the disk.
     pub(crate) fn write(&self, drain: Option<&Drain>) -> io::Result<()> {
-        let text = serde_json::to_vec(&Stored { version: FORMAT, drain: drain.cloned() }).map_err(io::Error::other)?;
+        let text = serde_json::to_vec(&Stored { version: FORMAT, drain: drain.cloned() })
+            .map_err(io::Error::other)?;
         atomic_file::replace(&self.0, |file| file.write_all(&text))
     }
 }
@@ -121,7 +122,9 @@ mod tests {
     fn a_file_that_cannot_be_read_keeps_runs_away() {
         let directory = tempfile::tempdir().unwrap();
         let file = DrainFile::of(directory.path());
-        for text in ["", "{", "{}", "[]", r#"{ "version": 2 }"#, r#"{ "version": 1, "drain": { "reason": "x" } }"#] {
+        for text in
+            ["", "{", "{}", "[]", r#"{ "version": 2 }"#, r#"{ "version": 1, "drain": { "reason": "x" } }"#]
+        {
             std::fs::write(directory.path().join(FILE), text).unwrap();
             let drain = file.read().unwrap();
             assert_eq!((drain.principal.as_str(), drain.left()), ("cofferd", None), "{text}");

@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn an_image_that_no_profile_permits_is_not_shown() {
-        let text = "profiles:\n  p: { operations: {}, image: 'tools:1', allowed_images: ['team/*', 'bare'] }\n";
+        let text =
+            "profiles:\n  p: { operations: {}, image: 'tools:1', allowed_images: ['team/*', 'bare'] }\n";
         let policy = Policy::from_part("policy", text).unwrap();
         for (reference, permitted) in [
             ("tools:1", true),
