@@ -161,7 +161,7 @@ async fn a_deadline_ends_the_runs_with_the_cause_of_the_drain() {
         assert_eq!((ended.state(), ended.end_cause()), (RunState::Stopped, EndCause::NodeDrained));
         let states = clients.events(run.id(), "run_state").await;
         let last = record(states.last().unwrap());
-        assert_eq!(last["details"]["end_cause"], "node_drained", "{last}");
+        assert_eq!(last["details"]["cause"], "node_drained", "{last}");
     }
     assert_eq!(reason(&refused(&daemon).await), "NODE_DRAINED");
 }
