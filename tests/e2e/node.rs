@@ -96,7 +96,8 @@ async fn a_drained_node_refuses_runs_and_keeps_those_that_live() {
     let said = refused.message();
     assert!(said.contains("a new kernel") && said.contains("another node"), "{said}");
     // A fork is a new run, too, and its checkpoint is still made.
-    let checkpoint = forks::checkpoint(&mut run.clients, run.id()).await.unwrap();
+    let id = run.id().to_owned();
+    let checkpoint = forks::checkpoint(&mut run.clients, &id).await.unwrap();
     let request_of_fork = forks::of_checkpoint(&checkpoint.checkpoint_id, 1);
     let forked = forks::fork(&mut run.clients, request_of_fork).await;
     let said = forked.map_or_else(|status| reason(&status), |answer| format!("{answer:?}"));
