@@ -7,6 +7,7 @@ use harness::v1::node_service_client::NodeServiceClient;
 use harness::v1::run::{EndCause, State as RunState};
 use harness::v1::{self, DrainNodeRequest, Node};
 use harness::{Daemon, Setup, as_user, forks, reason, record, requests};
+use node_id::NodeId;
 use serde_json::json;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -332,7 +333,7 @@ async fn a_node_names_itself_in_ids_and_shows_its_labels_on_the_command_line() {
     let config = "node: { id: 7, labels: { zone: b, example.org/gpu: \"no\" } }\n";
     let daemon = Daemon::start_with(setup(config)).await;
     let mut run = daemon.run_on(requests::managed("p")).await;
-    assert_eq!(&run.id()[28..32], "0007", "{}", run.id());
+    assert_eq!(NodeId::of_text(run.id()).map(NodeId::get), Some(7), "{}", run.id());
     let shown = cli::json(&daemon, &["node", "show"]).await;
     assert_eq!((&shown["nodeId"], &shown["state"]), (&json!(7), &json!("SERVING")), "{shown}");
     assert_eq!(shown["labels"], json!({ "zone": "b", "example.org/gpu": "no" }));

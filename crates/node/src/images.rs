@@ -8,6 +8,8 @@ use wire::v1;
 
 /// Time for which an answer of the engine holds.
 const HOLDS: Duration = Duration::from_secs(15);
+/// Longest wait for the engine. Its last answer is shown after that.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum number of images that are shown.
 const MOST: usize = 256;
 
@@ -18,11 +20,11 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Returns the images that a profile of the policy permits. If the engine does not answer, they are those of its last answer.
+    /// Returns the images that a profile of the policy permits. If the engine does not answer in time, they are those of its last answer.
     pub(crate) async fn permitted(&self, launcher: &Launcher, policy: &Policy) -> Vec<v1::NodeImage> {
         let mut known = self.known.lock().await;
         if known.0.is_none_or(|asked| asked.elapsed() >= HOLDS) {
-            if let Ok(listed) = launcher.engine.images().await {
+            if let Ok(Ok(listed)) = tokio::time::timeout(PATIENCE, launcher.engine.images()).await {
                 known.1 =
                     listed.into_iter().map(|one| (one.reference.to_string(), one.id.to_string())).collect();
             }
