@@ -9,16 +9,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::bases::Bases;
-use ::runs::Runs;
-use ::runs::record::EndCause;
 use audit::{Event, Kind};
 use audit_service::AuditLog;
+use bases::Bases;
 use futures_util::future::join_all;
 use identity::Principal;
 use metrics::NodeSample;
 use policy::InForce;
 use refusal::Refusal;
+use runs::Runs;
+use runs::record::EndCause;
 use serde_json::json;
 use tenants::Amounts;
 use timestamp::Timestamp;

@@ -50,7 +50,7 @@ impl Settings {
     pub fn read(top: &Fields<'_>) -> Self {
         let fields = top.section("node", &["id", "labels", "capacity", "creates_per_minute"]);
         Self {
-            id: fields.get("id").and_then(|at| id(at)),
+            id: fields.get("id").and_then(id),
             labels: fields.get("labels").map(labels).unwrap_or_default(),
             capacity: fields.get("capacity").map(capacity),
             creates_per_minute: fields.get("creates_per_minute").and_then(|at| at.number(1..=1_000_000)),

@@ -1,7 +1,7 @@
 //! Admission of runs to the node, as another crate decides it.
 
+use ::tenants::Amounts;
 use refusal::Refusal;
-use tenants::Amounts;
 
 /// Admission to the node.
 pub trait Gate: Send + Sync {
