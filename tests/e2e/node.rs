@@ -276,13 +276,14 @@ async fn a_watcher_sees_the_node_whole_and_each_change_and_the_stop() {
     let mut watch = nodes(&daemon).await.watch_node(request).await.unwrap().into_inner();
     let first = watch.message().await.unwrap().unwrap().node.unwrap();
     assert_eq!(first, node(&daemon).await);
-    let mut seen = Instant::now();
+    let (began, mut seen) = (Instant::now(), 0);
     let mut until = async |what: &str, is_so: &dyn Fn(&Node) -> bool| {
         loop {
             let next = tokio::time::timeout(PATIENCE, watch.message()).await.expect(what);
             let next = next.unwrap().unwrap().node.unwrap();
-            assert!(seen.elapsed() > Duration::from_millis(800), "more than one message a second");
-            seen = Instant::now();
+            seen += 1;
+            // The first of them may come at once after a slow start of this test.
+            assert!(seen <= began.elapsed().as_secs() + 2, "more than one message a second");
             if is_so(&next) {
                 return;
             }
