@@ -23,8 +23,7 @@ use crate::request::Parsed;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::stored;
-use crate::tenants::is_of_disk;
-use crate::tenants::{amounts, used_by_all};
+use crate::tenants::{amounts, is_of_disk, used_by_all};
 use crate::way_out::{self, Outward, narrowed};
 use crate::{placeholders, task, variables};
 
