@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wire::v1::{self, ExecResult};
 
-use crate::{EndedBy, Hint, Reason, cause};
+use crate::{EndedBy, Evidence, Fault, Hint, Origin, Reason, cause, fault_of};
 
 pub use wire::v1::entry::Type as EntryType;
 pub use wire::v1::patched_file::Change as FileChange;
@@ -26,12 +26,15 @@ pub struct ToolFailure {
     pub details: BTreeMap<String, String>,
     /// Next steps whose names depend on the caller.
     pub hints: Vec<Hint>,
+    /// Knowledge of whose failure it is, beyond its reason.
+    pub origin: Origin,
 }
 
 impl ToolFailure {
     /// Creates a failure without details.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), details: BTreeMap::new(), hints: Vec::new() }
+        let (details, hints) = (BTreeMap::new(), Vec::new());
+        Self { reason, message: message.into(), details, hints, origin: Origin::default() }
     }
 
     /// Adds a hint.
@@ -73,7 +76,12 @@ pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
         None => return None,
     };
     let message = format!("{why}; its output up to then is in the result");
-    Some(ToolFailure::new(reason, message))
+    // Only the worker beside the command reports an end that is not known.
+    let failure = ToolFailure::new(reason, message).by(fault_of(by).unwrap_or(Fault::Program));
+    let evidence = result.evidence.iter();
+    Some(evidence.fold(failure, |failure, fact| {
+        failure.shown_by(Evidence::new(fact.what.clone(), &fact.value))
+    }))
 }
 
 /// Returns the failure of a call that has a result, if its command or the shell of its session was cut short.
@@ -82,7 +90,9 @@ pub fn cut_short(result: &OpResult) -> Option<ToolFailure> {
         OpResult::Exec(command) | OpResult::Shell(command) => unfinished(command),
         OpResult::Session(session) => {
             let (reason, why) = cause(session.ended_by())?;
-            Some(ToolFailure::new(reason, format!("{why}; the output up to then is in the result")))
+            let failure =
+                ToolFailure::new(reason, format!("{why}; the output up to then is in the result"));
+            Some(failure.by(fault_of(session.ended_by()).unwrap_or(Fault::Program)))
         }
         _ => None,
     }
@@ -99,6 +109,9 @@ impl From<ToolFailure> for v1::ToolFailure {
         let failure = failure.told(|hint| Some(hint.canonical()));
         Self {
             reason: failure.reason.as_str().to_owned(),
+            fault: failure.fault().to_wire().into(),
+            retry_safe: failure.is_retry_safe(),
+            evidence: failure.origin.evidence_to_wire(),
             message: failure.message,
             details: failure.details,
         }
