@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use operations::{Effect, Operation, Reason};
+use operations::{Effect, Evidence, FILE_SYSTEM, Fault, Operation, Reason, ToolFailure};
 use refusal::Refusal;
 use rustix::fs::{Mode, OFlags, fstatvfs};
 use tokio::sync::Notify;
@@ -104,13 +104,32 @@ impl Quotas {
             self.begins.notify_one();
         }
         if self.level() == Level::Full && (runs_something || account.adds(operation)) {
-            return Err(Refusal::new(
+            let failure = ToolFailure::new(
                 Reason::WriteLimit,
                 "the daemon's disk is full, so writes and commands are refused until there is space: delete files that are not needed, or ask the operator",
-            )
-            .with("limit", "state-disk"));
+            );
+            return Err(self.of_the_host(failure.with("limit", "state-disk")).into());
         }
         Ok(())
+    }
+
+    /// Puts a write that found no space down to the host, if its disk is full and the run is within its quota.
+    #[must_use]
+    pub fn judge(&self, account: &Account, failure: ToolFailure) -> ToolFailure {
+        let is_of_space = failure.details.get("limit").is_some_and(|limit| limit == FILE_SYSTEM);
+        if !is_of_space || account.is_over() {
+            return failure;
+        }
+        let is_full = self.free().is_ok_and(|free| self.thresholds.level(free, self.level()) == Level::Full);
+        if is_full { self.of_the_host(failure.with("limit", "state-disk")) } else { failure }
+    }
+
+    fn of_the_host(&self, failure: ToolFailure) -> ToolFailure {
+        let failure = failure.by(Fault::Infrastructure);
+        let Ok(free) = self.free() else { return failure };
+        failure
+            .shown_by(Evidence::new("disk.free_bytes", free.bytes))
+            .shown_by(Evidence::new("disk.total_bytes", free.total_bytes))
     }
 
     /// Asks the watch for a look, after a deletion or for another reason.

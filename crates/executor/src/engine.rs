@@ -1,7 +1,7 @@
 //! Errors of the engine, as the client of a call or a run sees them.
 
 use containers::EngineError;
-use operations::Reason;
+use operations::{Evidence, Reason};
 use refusal::{Refusal, chain};
 
 /// Converts an error of the engine to a refusal for a client.
@@ -12,9 +12,11 @@ pub fn engine_refusal(error: EngineError) -> Refusal {
         EngineError::Unreachable { .. } => Refusal::new(
             Reason::EngineUnavailable,
             "the container engine does not answer; run `coffer doctor`",
-        ),
+        )
+        .shown_by(Evidence::new("engine.state", "unreachable")),
         EngineError::TimedOut { attempt, .. } => {
             Refusal::new(Reason::EngineUnavailable, format!("the container engine did not {attempt} in time"))
+                .shown_by(Evidence::new("engine.state", "no answer in time"))
         }
         EngineError::NotFound { attempt }
         | EngineError::Conflict { attempt, .. }

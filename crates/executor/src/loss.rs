@@ -7,9 +7,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use operations::{Reason, ToolFailure};
+use operations::{Evidence, Fault, Reason, ToolFailure};
 use tokio_util::task::TaskTracker;
 use worker_protocol::client::CloseReason;
+
+use crate::container_end::ContainerEnd;
 
 /// Number of losses within [`WINDOW`] after which one more ends the run.
 const MOST: usize = 3;
@@ -32,7 +34,8 @@ impl Losses {
 
     fn again(&mut self, cause: Cause, now: Instant) -> Loss {
         self.0.retain(|at| now.saturating_duration_since(*at) < WINDOW);
-        Loss { is_last: self.0.len() > MOST || cause == Cause::Container, times: self.0.len(), cause }
+        let is_last = self.0.len() > MOST || matches!(cause, Cause::Container(_));
+        Loss { is_last, times: self.0.len(), cause }
     }
 }
 
@@ -52,7 +55,7 @@ pub(crate) enum Cause {
     /// It answers no pings.
     Silent,
     /// The whole container is gone.
-    Container,
+    Container(ContainerEnd),
     /// Only the end of its stream is known.
     Stream(CloseReason),
     /// It was ended during its start, or could not be started.
@@ -83,9 +86,7 @@ impl fmt::Display for Cause {
             Self::Silent => {
                 f.write_str("ended because it did not answer; a command of this run may have stopped it")
             }
-            Self::Container => f.write_str(
-                "ended with its container, by something outside of the run or because memory ran out",
-            ),
+            Self::Container(end) => write!(f, "ended with its container, {end}"),
             Self::Stream(reason) => write!(f, "lost: {reason}"),
             Self::NotStarted(why) => write!(f, "not started again: {why}"),
         }
@@ -93,9 +94,14 @@ impl fmt::Display for Cause {
 }
 
 impl Loss {
-    /// Returns the reason for which the run ends with this loss, if it does.
-    pub fn fatal(&self) -> Option<String> {
-        self.is_last.then(|| match self.times {
+    /// Returns the failure with which the run ends, if it ends with this loss.
+    ///
+    /// A worker can be ended by the commands beside it, and then the loss is theirs. The end of a container has evidence of its own.
+    pub fn fatal(&self) -> Option<ToolFailure> {
+        if !self.is_last {
+            return None;
+        }
+        let why = match self.times {
             0 | 1 => format!("its worker was {}", self.cause),
             times => {
                 format!(
@@ -103,6 +109,12 @@ impl Loss {
                     self.cause
                 )
             }
+        };
+        Some(match &self.cause {
+            Cause::Container(end) => end.failure(why),
+            _ => ToolFailure::new(Reason::RunLost, why)
+                .by(Fault::Program)
+                .shown_by(Evidence::new("worker.losses", self.times)),
         })
     }
 
@@ -113,11 +125,9 @@ impl Loss {
     /// Returns the failure of a call that was in flight.
     pub(crate) fn failure(&self) -> ToolFailure {
         let cause = &self.cause;
-        if let Some(why) = self.fatal() {
-            return ToolFailure::new(
-                Reason::Cancelled,
-                format!("The run ends: {why}. The call may have taken effect."),
-            );
+        if let Some(failure) = self.fatal() {
+            let message = format!("The run ends: {}. The call may have taken effect.", failure.message);
+            return ToolFailure { message, ..failure };
         }
         ToolFailure::new(
             Reason::Cancelled,
@@ -126,6 +136,7 @@ impl Loss {
             ),
         )
         .with("retryable", "true")
+        .by(Fault::Program)
     }
 }
 
@@ -159,7 +170,9 @@ mod tests {
             assert_eq!(loss.fatal(), None);
         }
         let fourth = losses.after(Cause::exited(137, false), start + Duration::from_secs(59));
-        let why = fourth.fatal().unwrap();
+        let failure = fourth.fatal().unwrap();
+        assert_eq!((failure.reason, failure.fault()), (Reason::RunLost, Fault::Program));
+        let why = failure.message;
         assert_eq!(
             why,
             "its worker was lost 4 times within a minute; the last time it was ended by signal 9, probably by a command of this run"
@@ -168,8 +181,11 @@ mod tests {
         assert!(told.message.contains(&why) && !told.details.contains_key("retryable"), "{told:?}");
         let later = losses.after(Cause::Silent, start + Duration::from_secs(61));
         assert_eq!(later.fatal(), None);
-        let container = Losses::default().count(Cause::Container, start);
-        assert!(container.fatal().unwrap().starts_with("its worker was ended with its container"));
+        let killed = ContainerEnd::Exited { code: 137, oom: false, boundary: containers::Boundary::HostKernel };
+        let container = Losses::default().count(Cause::Container(killed), start).failure();
+        assert!(container.message.contains("its worker was ended with its container"), "{container:?}");
+        assert_eq!((container.reason, container.fault()), (Reason::RunLost, Fault::Infrastructure));
+        assert!(!container.is_retry_safe());
     }
 
     #[test]
@@ -183,7 +199,8 @@ mod tests {
         // The repeated calls are over, so this loss is another one.
         assert!(losses.judge(Cause::Silent, &repeats, now).fatal().is_some());
         let _repeated = repeats.token();
-        let why = Losses::default().judge(Cause::Container, &repeats, now).fatal().unwrap();
+        let ended = Cause::Container(ContainerEnd::Unknown);
+        let why = Losses::default().judge(ended, &repeats, now).fatal().unwrap().message;
         assert!(why.starts_with("its worker was ended with its container"), "{why}");
     }
 

@@ -169,7 +169,11 @@ impl Evidence {
 }
 
 fn cut(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(LONGEST));
+    let mut end = LONGEST.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
     text
 }
 

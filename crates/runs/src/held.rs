@@ -59,6 +59,18 @@ pub(crate) fn takes_no_call(record: &Record) -> Refusal {
     Refusal { message, ..refused }.with("held_by", kind)
 }
 
+/// Refuses a call to a run that takes none. If it was lost, the refusal has the reason and the evidence.
+pub(crate) fn is_over(record: &Record) -> Refusal {
+    let refused = takes_no_calls(record.state);
+    let (Some(failed), Some(failure)) = (&record.failed, &record.failure) else { return refused };
+    let refused = Refusal { origin: failed.origin(), ..refused };
+    if !failed.is_lost() {
+        return refused;
+    }
+    let message = format!("the run was lost and does not come back: {failure}. Make another run");
+    Refusal { reason: Reason::RunLost, message, ..refused }
+}
+
 /// Refuses a call to a run in this state.
 pub(crate) fn takes_no_calls(state: State) -> Refusal {
     let state = state.as_str();
@@ -71,7 +83,30 @@ mod tests {
     use operations::Reason;
     use timestamp::Timestamp;
 
-    use super::takes_no_call;
+    use operations::{Evidence, Fault, ToolFailure};
+
+    use super::{is_over, takes_no_call};
+
+    #[test]
+    fn a_call_to_a_lost_run_is_told_apart_from_one_to_a_run_that_its_programs_ended() {
+        let ended = |failure: Option<ToolFailure>| {
+            let mut record = crate::testing::record();
+            let state = if failure.is_some() { State::Failed } else { State::Stopped };
+            record.enter(state, failure);
+            is_over(&record)
+        };
+        let lost = ToolFailure::new(Reason::RunLost, "killed from outside")
+            .shown_by(Evidence::new("engine.exit_code", 137));
+        let refused = ended(Some(lost.clone()));
+        assert_eq!((refused.reason, refused.origin.fault), (Reason::RunLost, Some(Fault::Infrastructure)));
+        assert!(refused.message.contains("killed from outside"), "{}", refused.message);
+        assert_eq!(refused.origin.evidence, lost.origin.evidence);
+        assert_eq!(refused.origin.retry_safe, Some(true), "nothing was done of this call");
+        let own = ended(Some(lost.by(Fault::Program)));
+        assert_eq!((own.reason, own.origin.fault), (Reason::RunNotReady, Some(Fault::Program)));
+        let stopped = ended(None);
+        assert_eq!((stopped.reason, stopped.origin.fault), (Reason::RunNotReady, None));
+    }
 
     #[test]
     fn a_refusal_names_the_holder_of_the_run_and_how_it_continues() {

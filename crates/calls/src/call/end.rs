@@ -16,6 +16,20 @@ pub(super) enum CallEnd {
 }
 
 impl CallEnd {
+    /// States whether a repetition of the call is safe. A call that was refused has done nothing, and one without an effect never does.
+    pub(super) fn settle(&mut self, has_effect: bool) {
+        let (origin, is_safe) = match self {
+            Self::Refused(refusal) => (&mut refusal.origin, true),
+            Self::Broken(refusal) => (&mut refusal.origin, !has_effect),
+            Self::Executed(finished) => match &mut finished.outcome {
+                Err(failure) => (&mut failure.origin, !has_effect),
+                Ok(_) => return,
+            },
+            Self::Accessed(_) => return,
+        };
+        origin.retry_safe = Some(is_safe);
+    }
+
     /// Returns the number of bytes that the command wrote beyond the `kept` ones.
     pub(super) fn output_beyond(&self, kept: [u64; 2]) -> u64 {
         let Self::Executed(finished) = self else { return 0 };
