@@ -13,8 +13,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use gateway::Approval;
 use identity::{CallId, Principal};
-use operations::{ExecResult, OpResult, Operation};
+use operations::{ExecResult, Fault, OpResult, Operation, ToolFailure};
 use policy::Caller;
+use refusal::Refusal;
 use serde_json::{Value, json};
 use timestamp::micros;
 use traces::{CallTrace, Made, Span, Stage, Stages};
@@ -408,6 +409,9 @@ fn of_command(command: &ExecResult, mut facts: Value, kept: [u64; 2]) -> Outcome
         if kept < written {
             facts[name] = kept.into();
         }
+    }
+    if let Some(failure) = &failure {
+        blame(&mut facts, failure);
     }
     let mut outcome = Outcome::new(status).facts(facts);
     outcome.reason = failure.map(|failure| failure.reason.as_str().to_owned());

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use audit::{Event, Kind, Outcome, Status};
 use audit_service::AuditLog;
 use identity::{CallId, RunId};
-use operations::{Reason, ToolFailure};
+use operations::{Fault, Reason, ToolFailure};
 use prost::Message as _;
 use refusal::chain;
 use runs::{Directories, TakenOver};

@@ -63,6 +63,7 @@ from cofferdam.errors import (
     CommandNotAllowed,
     CommandTimedOut,
     DaemonUnreachable,
+    InfrastructureError,
     Denied,
     NotFound,
     PreconditionFailed,
@@ -93,6 +94,8 @@ class CofferdamShellExecutor:
         try:
             result = await self._sandbox.commands.run(command, timeout=timeout)
             outcome = ShellCallOutcome(type="exit", exit_code=result.exit_code)
+        except InfrastructureError:
+            raise
         except CommandError as error:
             result = error.result
             kind: Literal["exit", "timeout"] = "timeout" if isinstance(error, CommandTimedOut) else "exit"
@@ -129,7 +132,7 @@ class CofferdamApplyPatchEditor:
     async def _apply(self, change: str, done: str) -> ApplyPatchResult:
         try:
             await self._sandbox.patch(f"*** Begin Patch\n{change}*** End Patch\n")
-        except (ApprovalRequired, DaemonUnreachable):
+        except (ApprovalRequired, InfrastructureError):
             raise
         except CofferdamError as error:
             return ApplyPatchResult(status="failed", output=error.message)
