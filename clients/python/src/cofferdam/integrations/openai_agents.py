@@ -63,8 +63,8 @@ from cofferdam.errors import (
     CommandNotAllowed,
     CommandTimedOut,
     DaemonUnreachable,
-    InfrastructureError,
     Denied,
+    InfrastructureError,
     NotFound,
     PreconditionFailed,
 )
