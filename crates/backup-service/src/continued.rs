@@ -7,9 +7,9 @@ use std::path::Path;
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
+use operations::{Evidence, Reason, ToolFailure};
 use runs::record::{Record, State};
 use serde_json::json;
-use operations::{Evidence, Reason, ToolFailure};
 use store::{Store, StoreError, Trees};
 
 const FAILURE: &str = "the daemon continues from a backup, and the run's container did not come along";

@@ -56,6 +56,9 @@ mod tests {
             reason: "TIMED_OUT".to_owned(),
             message: "é".repeat(1_000),
             details: [("a".to_owned(), "b".repeat(1_000))].into(),
+            fault: Fault::Infrastructure.into(),
+            evidence: vec![Evidence { what: "disk.free_bytes".to_owned(), value: "0".to_owned() }],
+            retry_safe: false,
         };
         let failed = CallResponse { status: Status::Failed.into(), error: Some(error), ..Default::default() };
         let bare = bared(&failed);

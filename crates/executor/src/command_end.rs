@@ -112,10 +112,8 @@ mod tests {
         run_ended: false,
         offers_processes: false,
     };
-    const OUT_OF_MEMORY: Known = Known {
-        events: LimitEvents { oom_kills: 1, forks_refused: 0, limit_hits: Some(3) },
-        ..NOTHING
-    };
+    const OUT_OF_MEMORY: Known =
+        Known { events: LimitEvents { oom_kills: 1, forks_refused: 0, limit_hits: Some(3) }, ..NOTHING };
 
     fn end(report: CommandReport, known: Known) -> (EndedBy, Vec<Limit>) {
         let end = command_end(report, known);

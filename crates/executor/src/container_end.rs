@@ -37,18 +37,17 @@ pub enum ContainerEnd {
 
 impl ContainerEnd {
     /// Asks the engine how the container ended. `oom_kills` is the number of its processes that the kernel was seen to kill for memory.
-    pub async fn find(
-        engine: &Engine,
-        container: &ContainerId,
-        boundary: Boundary,
-        oom_kills: u64,
-    ) -> Self {
+    pub async fn find(engine: &Engine, container: &ContainerId, boundary: Boundary, oom_kills: u64) -> Self {
         match timeout(LONGEST, ask(engine, container)).await {
             Ok(Ok(Some((code, oom)))) => Self::Exited { code, oom: oom || oom_kills > 0, boundary },
             Ok(Err(EngineError::NotFound { .. })) => Self::Removed,
             Ok(Err(error)) => {
                 tracing::error!(%container, error = %chain(&error), "the engine does not report the end of a container");
-                if matches!(error, EngineError::Unreachable { .. }) { Self::Unreachable } else { Self::Unknown }
+                if matches!(error, EngineError::Unreachable { .. }) {
+                    Self::Unreachable
+                } else {
+                    Self::Unknown
+                }
             }
             Ok(Ok(None)) | Err(_) => Self::Unknown,
         }

@@ -23,11 +23,11 @@ use worker_protocol::client::{
 };
 use worker_protocol::convert::Reply;
 
+use crate::container_end::ContainerEnd;
 use crate::engine::engine_refusal;
 use crate::failure::failure;
 use crate::loss::{Cause, Loss, Losses};
 use crate::prefork::{Prefork, Ready};
-use crate::container_end::ContainerEnd;
 use crate::relay::{self, Relayed};
 
 /// Time within which a lost worker and the processes that it started must be gone after SIGKILL.

@@ -181,7 +181,8 @@ mod tests {
         assert!(told.message.contains(&why) && !told.details.contains_key("retryable"), "{told:?}");
         let later = losses.after(Cause::Silent, start + Duration::from_secs(61));
         assert_eq!(later.fatal(), None);
-        let killed = ContainerEnd::Exited { code: 137, oom: false, boundary: containers::Boundary::HostKernel };
+        let killed =
+            ContainerEnd::Exited { code: 137, oom: false, boundary: containers::Boundary::HostKernel };
         let container = Losses::default().count(Cause::Container(killed), start).failure();
         assert!(container.message.contains("its worker was ended with its container"), "{container:?}");
         assert_eq!((container.reason, container.fault()), (Reason::RunLost, Fault::Infrastructure));

@@ -19,7 +19,11 @@ impl From<PathRefusal> for ToolFailure {
 impl From<OpenError> for ToolFailure {
     fn from(error: OpenError) -> Self {
         let failure = Self::new(reason(&error.kind), error.to_string());
-        if matches!(error.kind, OpenErrorKind::NoSpace) { failure.with("limit", FILE_SYSTEM) } else { failure }
+        if matches!(error.kind, OpenErrorKind::NoSpace) {
+            failure.with("limit", FILE_SYSTEM)
+        } else {
+            failure
+        }
     }
 }
 

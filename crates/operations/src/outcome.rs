@@ -79,9 +79,10 @@ pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
     // Only the worker beside the command reports an end that is not known.
     let failure = ToolFailure::new(reason, message).by(fault_of(by).unwrap_or(Fault::Program));
     let evidence = result.evidence.iter();
-    Some(evidence.fold(failure, |failure, fact| {
-        failure.shown_by(Evidence::new(fact.what.clone(), &fact.value))
-    }))
+    Some(
+        evidence
+            .fold(failure, |failure, fact| failure.shown_by(Evidence::new(fact.what.clone(), &fact.value))),
+    )
 }
 
 /// Returns the failure of a call that has a result, if its command or the shell of its session was cut short.
@@ -90,8 +91,7 @@ pub fn cut_short(result: &OpResult) -> Option<ToolFailure> {
         OpResult::Exec(command) | OpResult::Shell(command) => unfinished(command),
         OpResult::Session(session) => {
             let (reason, why) = cause(session.ended_by())?;
-            let failure =
-                ToolFailure::new(reason, format!("{why}; the output up to then is in the result"));
+            let failure = ToolFailure::new(reason, format!("{why}; the output up to then is in the result"));
             Some(failure.by(fault_of(session.ended_by()).unwrap_or(Fault::Program)))
         }
         _ => None,

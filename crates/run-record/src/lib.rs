@@ -309,7 +309,8 @@ impl Record {
 
     pub fn enter(&mut self, state: State, failure: Option<ToolFailure>) {
         self.state = state;
-        (self.failure, self.failed) = failure.map(|failure| (failure.message.clone(), Failed::of(failure))).unzip();
+        (self.failure, self.failed) =
+            failure.map(|failure| (failure.message.clone(), Failed::of(failure))).unzip();
         match state {
             State::Ready => drop(self.ready_at.get_or_insert_with(Timestamp::now)),
             State::Stopped | State::Failed => self.ended_at = Some(Timestamp::now()),
@@ -390,7 +391,11 @@ impl Record {
             state: self.state.to_wire().into(),
             failure: self.failure.clone().unwrap_or_default(),
             failure_reason: self.failed.as_ref().map(|failed| failed.reason.clone()).unwrap_or_default(),
-            fault: self.failed.as_ref().map_or(v1::Fault::Unspecified, |failed| failed.fault.to_wire()).into(),
+            fault: self
+                .failed
+                .as_ref()
+                .map_or(v1::Fault::Unspecified, |failed| failed.fault.to_wire())
+                .into(),
             evidence: self
                 .failed
                 .iter()

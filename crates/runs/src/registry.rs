@@ -194,7 +194,9 @@ impl Runs {
         let is_told = run.commands.send(command(done)).await.is_ok();
         match if is_told { answer.await.ok() } else { None } {
             Some(outcome) => outcome,
-            None => Err(self.get(id).map_or_else(|_| takes_no_calls(State::Stopped), |record| is_over(&record))),
+            None => {
+                Err(self.get(id).map_or_else(|_| takes_no_calls(State::Stopped), |record| is_over(&record)))
+            }
         }
     }
 

@@ -141,6 +141,9 @@ class Blame(NamedTuple):
     evidence: Mapping[str, str] = MappingProxyType({})
 
 
+NO_BLAME = Blame()
+
+
 def fault_of(number: v1.Fault.ValueType) -> Fault:
     """A party in words of this package; empty for one that this release does not know."""
     return _FAULTS.get(number, "")
@@ -170,7 +173,7 @@ def made_of(
     details: Mapping[str, str],
     call_id: str | None,
     retry_after: float | None,
-    blame: Blame = Blame(),
+    blame: Blame = NO_BLAME,
     *,
     of_file: bool = False,
 ) -> errors.CofferdamError:

@@ -66,8 +66,8 @@ class CofferdamError(Exception):
 class InfrastructureError(CofferdamError):
     """The host, its engine or the daemon failed, and not the programs of the sandbox, its policy or the caller.
 
-    A sample, a rollout or a test that ends with it has no result: count it as an error, and not as a score of 0. `retry_safe`
-    says whether the same may be done again without a look at what has happened.
+    A sample, a rollout or a test that ends with it has no result: count it as an error, and not as a score of 0.
+    `retry_safe` says whether the same may be done again without a look at what has happened.
     """
 
     HINT = "It says nothing about the program: make another sandbox and begin again."

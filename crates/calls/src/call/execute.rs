@@ -5,9 +5,7 @@ use std::time::Instant;
 
 use futures_util::FutureExt as _;
 use operations::transport::MAX_SHOWN;
-use operations::{
-    Bound, Delivery, Evidence, Fault, Lane, OpResult, Operation, Outcome, Reason, ToolFailure,
-};
+use operations::{Bound, Delivery, Evidence, Fault, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
 use processes::LeftBy;
 use runs::{OnStop, Run};
 use worker_protocol::client::{Finished, OutputSink, Usage};

@@ -70,10 +70,9 @@ impl Counters {
         let count = |file: &Option<Count>, name| {
             file.as_ref().and_then(|file| file.read(|text| value(text, name))).unwrap_or(0)
         };
-        let number =
-            |file: &Option<Count>| file.as_ref()?.read(|text| text.trim().parse::<u64>().ok());
-        let of_v1 = number(&self.failures[0])
-            .map(|hits| hits.saturating_add(number(&self.failures[1]).unwrap_or(0)));
+        let number = |file: &Option<Count>| file.as_ref()?.read(|text| text.trim().parse::<u64>().ok());
+        let of_v1 =
+            number(&self.failures[0]).map(|hits| hits.saturating_add(number(&self.failures[1]).unwrap_or(0)));
         let of_v2 = || self.memory.as_ref()?.read(|text| value(text, "oom"));
         LimitEvents {
             oom_kills: count(&self.memory, "oom_kill"),
