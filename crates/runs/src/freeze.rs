@@ -214,7 +214,7 @@ impl Shared {
     pub(crate) async fn release_interrupted(&mut self, lanes: &Lanes) {
         let is_interrupted = |hold: &Hold| matches!(hold, Hold::Terminal(_) | Hold::Checkpoint(_));
         if let Err(refusal) = self.release(&is_interrupted, lanes).await {
-            self.run.fail(refusal.message).await;
+            self.run.fail(refusal).await;
         }
     }
 

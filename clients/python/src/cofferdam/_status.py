@@ -150,7 +150,7 @@ def fault_of(number: v1.Fault.ValueType) -> Fault:
 
 
 def evidence_of(evidence: Iterable[v1.Evidence]) -> Mapping[str, str]:
-    return MappingProxyType({fact.what: fact.value for fact in evidence})
+    return {fact.what: fact.value for fact in evidence}
 
 
 def blame_of(error: v1.ToolFailure) -> Blame:
@@ -164,7 +164,7 @@ def _told_apart(metadata: dict[str, str]) -> tuple[dict[str, str], Blame]:
     shown = {name.removeprefix(EVIDENCE): value for name, value in metadata.items() if name.startswith(EVIDENCE)}
     details = {name: value for name, value in metadata.items() if not name.startswith(EVIDENCE)}
     known = cast(Fault, fault if fault in _FAULTS.values() else "")
-    return details, Blame(known, retry_safe, MappingProxyType(shown))
+    return details, Blame(known, retry_safe, shown)
 
 
 def made_of(

@@ -52,6 +52,11 @@ class CofferdamError(Exception):
         #: Facts that show whose failure it is, such as `engine.exit_code` or `cgroup.limit_hits`.
         self.evidence: Mapping[str, str] = MappingProxyType(dict(evidence or {}))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """For frameworks that hand errors from one process to another."""
+        state = {name: dict(value) if isinstance(value, MappingProxyType) else value for name, value in vars(self).items()}
+        return _remade, (type(self), self.args, state)
+
     def __str__(self) -> str:
         told = self.message
         if self.reason:
@@ -61,6 +66,12 @@ class CofferdamError(Exception):
         if self.call_id:
             told += f" [call {self.call_id}]"
         return told
+
+
+def _remade(kind: type[CofferdamError], args: tuple[object, ...], state: Mapping[str, object]) -> CofferdamError:
+    made = kind.__new__(kind, *args)
+    vars(made).update({name: MappingProxyType(value) if isinstance(value, dict) else value for name, value in state.items()})
+    return made
 
 
 class InfrastructureError(CofferdamError):
