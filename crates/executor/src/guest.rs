@@ -24,7 +24,7 @@ use worker_protocol::client::{
 use worker_protocol::convert::Reply;
 
 use crate::container_end::ContainerEnd;
-use crate::engine::engine_refusal;
+use crate::engine::{engine_refusal, is_unreachable};
 use crate::failure::failure;
 use crate::loss::{Cause, Loss, Losses};
 use crate::prefork::{Prefork, Ready};
@@ -258,10 +258,10 @@ impl GuestLane {
             // A worker that is ended during its start counts as another loss.
             Err(refusal) => {
                 let ended = self.sandbox_ended(&self.serving()).await;
-                let cause = if ended {
-                    self.container_ended(&self.serving()).await
-                } else {
-                    Cause::NotStarted(refusal.message)
+                let cause = match (ended, is_unreachable(&refusal)) {
+                    (true, _) => self.container_ended(&self.serving()).await,
+                    (false, true) => Cause::NoEngine(refusal.message),
+                    (false, false) => Cause::NotStarted(refusal.message),
                 };
                 Err(self.losses.lock().count(cause, Instant::now()))
             }

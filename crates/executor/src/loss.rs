@@ -60,6 +60,8 @@ pub(crate) enum Cause {
     Stream(CloseReason),
     /// It was ended during its start, or could not be started.
     NotStarted(String),
+    /// It could not be started, because the engine does not answer. No command can bring that about.
+    NoEngine(String),
 }
 
 impl Cause {
@@ -88,7 +90,7 @@ impl fmt::Display for Cause {
             }
             Self::Container(end) => write!(f, "ended with its container, {end}"),
             Self::Stream(reason) => write!(f, "lost: {reason}"),
-            Self::NotStarted(why) => write!(f, "not started again: {why}"),
+            Self::NotStarted(why) | Self::NoEngine(why) => write!(f, "not started again: {why}"),
         }
     }
 }
@@ -112,6 +114,7 @@ impl Loss {
         };
         Some(match &self.cause {
             Cause::Container(end) => end.failure(why),
+            Cause::NoEngine(_) => ContainerEnd::Unreachable.failure(why),
             _ => ToolFailure::new(Reason::RunLost, why)
                 .by(Fault::Program)
                 .shown_by(Evidence::new("worker.losses", self.times)),
@@ -179,6 +182,10 @@ mod tests {
         );
         let told = fourth.failure();
         assert!(told.message.contains(&why) && !told.details.contains_key("retryable"), "{told:?}");
+        let without_engine =
+            losses.after(Cause::NoEngine("no answer".to_owned()), start + Duration::from_secs(59));
+        let failure = without_engine.fatal().unwrap();
+        assert_eq!((failure.reason, failure.fault()), (Reason::RunLost, Fault::Infrastructure));
         let later = losses.after(Cause::Silent, start + Duration::from_secs(61));
         assert_eq!(later.fatal(), None);
         let killed =
