@@ -28,7 +28,7 @@ mod tests {
     use prost::Message as _;
     use wire::v1::call_response::Status;
     use wire::v1::result::Kind;
-    use wire::v1::{CallResponse, ReadResult, ToolFailure};
+    use wire::v1::{CallResponse, Evidence, Fault, ReadResult, ToolFailure};
 
     use super::{MESSAGE, bare};
 
@@ -65,5 +65,6 @@ mod tests {
         let error = bare.error.unwrap();
         assert_eq!((error.reason.as_str(), error.message.chars().count()), ("TIMED_OUT", MESSAGE));
         assert!(error.details.is_empty() && !bare.result_dropped && bare.rendered.is_empty());
+        assert_eq!((error.fault(), error.evidence.len()), (Fault::Infrastructure, 1));
     }
 }
