@@ -39,3 +39,31 @@ impl CallEnd {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use operations::{Outcome, Reason, ToolFailure};
+    use refusal::Refusal;
+
+    use super::CallEnd;
+    use crate::call::execute::finished;
+
+    #[test]
+    fn only_a_call_without_an_effect_or_before_it_is_safe_to_repeat() {
+        let safe = |mut close: CallEnd, has_effect| {
+            close.settle(has_effect);
+            match close {
+                CallEnd::Refused(refusal) | CallEnd::Broken(refusal) => refusal.origin.retry_safe,
+                CallEnd::Executed(finished) => finished.outcome.unwrap_err().origin.retry_safe,
+                CallEnd::Accessed(_) => None,
+            }
+        };
+        let refusal = || Refusal::new(Reason::RunLost, "lost");
+        let failed: Outcome = Err(ToolFailure::new(Reason::RateLimited, "whatever its reason is"));
+        for (has_effect, executed) in [(true, Some(false)), (false, Some(true))] {
+            assert_eq!(safe(CallEnd::Refused(refusal()), has_effect), Some(true));
+            assert_eq!(safe(CallEnd::Broken(refusal()), has_effect), executed);
+            assert_eq!(safe(CallEnd::Executed(Box::new(finished(failed.clone()))), has_effect), executed);
+        }
+    }
+}
