@@ -203,8 +203,7 @@ export class LimitExceeded extends CofferdamError {}
 
 /** The host had no memory or no disk left, although the sandbox was within its own limits. */
 export class HostExhausted extends LimitExceeded {
-  protected static override readonly HINT =
-    "Have an operator look at the host: `evidence` has the numbers. Begin again in another sandbox.";
+  protected static override readonly HINT = "Have an operator look at the host, and begin again in another sandbox.";
   protected static override readonly FAULT: Fault = "infrastructure";
 }
 

@@ -57,7 +57,7 @@ mod tests {
             message: "é".repeat(1_000),
             details: [("a".to_owned(), "b".repeat(1_000))].into(),
             fault: Fault::Infrastructure.into(),
-            evidence: vec![Evidence { what: "disk.free_bytes".to_owned(), value: "0".to_owned() }],
+            evidence: vec![Evidence { what: "disk.state".to_owned(), value: "full".to_owned() }],
             retry_safe: false,
         };
         let failed = CallResponse { status: Status::Failed.into(), error: Some(error), ..Default::default() };

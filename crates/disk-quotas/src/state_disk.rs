@@ -108,7 +108,7 @@ impl Quotas {
                 Reason::WriteLimit,
                 "the daemon's disk is full, so writes and commands are refused until there is space: delete files that are not needed, or ask the operator",
             );
-            return Err(self.of_the_host(failure.with("limit", "state-disk")).into());
+            return Err(of_the_host(failure).into());
         }
         Ok(())
     }
@@ -121,15 +121,7 @@ impl Quotas {
             return failure;
         }
         let is_full = self.free().is_ok_and(|free| self.thresholds.level(free, self.level()) == Level::Full);
-        if is_full { self.of_the_host(failure.with("limit", "state-disk")) } else { failure }
-    }
-
-    fn of_the_host(&self, failure: ToolFailure) -> ToolFailure {
-        let failure = failure.by(Fault::Infrastructure);
-        let Ok(free) = self.free() else { return failure };
-        failure
-            .shown_by(Evidence::new("disk.free_bytes", free.bytes))
-            .shown_by(Evidence::new("disk.total_bytes", free.total_bytes))
+        if is_full { of_the_host(failure) } else { failure }
     }
 
     /// Asks the watch for a look, after a deletion or for another reason.
@@ -180,6 +172,12 @@ impl Quotas {
         self.level.store(level as u8, Ordering::Relaxed);
         (level, level != before)
     }
+}
+
+/// Puts a failure down to the host. The numbers of its disk are for operators.
+fn of_the_host(failure: ToolFailure) -> ToolFailure {
+    let failure = failure.with("limit", "state-disk").by(Fault::Infrastructure);
+    failure.shown_by(Evidence::new("disk.state", Level::Full.as_str()))
 }
 
 impl Thresholds {

@@ -241,11 +241,11 @@ mod tests {
             .with("fault", "CALLER")
             .with("evidence.forged", "1")
             .by(Fault::Infrastructure)
-            .shown_by(Evidence::new("disk.free_bytes", 7));
+            .shown_by(Evidence::new("disk.state", "full"));
         let facts = |status: Status| status.get_details_error_info().unwrap().metadata;
         let told = facts(Status::from(refusal.clone()));
         assert_eq!((told["fault"].as_str(), told["retry_safe"].as_str()), ("INFRASTRUCTURE", "false"));
-        assert_eq!(told["evidence.disk.free_bytes"], "7");
+        assert_eq!(told["evidence.disk.state"], "full");
         assert!(!told.contains_key("evidence.forged"), "{told:?}");
         assert_eq!(facts(Status::from(refusal.retry_safe(true)))["retry_safe"], "true");
         let plain = facts(Status::from(Refusal::new(Reason::RateLimited, "later")));

@@ -4,7 +4,7 @@ use operations::{Evidence, Fault, Origin, ToolFailure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::Record;
+use crate::{EndCause, Record};
 
 /// Failure of a run, beside its message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,14 +26,30 @@ impl Failed {
     pub fn origin(&self) -> Origin {
         Origin { fault: Some(self.fault), retry_safe: Some(true), evidence: self.evidence.clone() }
     }
+}
 
-    /// Returns true if the infrastructure ended the run.
-    pub fn is_lost(&self) -> bool {
-        self.fault == Fault::Infrastructure
+impl EndCause {
+    /// Returns the party to which an end by this cause is put down. `None` if it was meant to come.
+    pub fn fault(self) -> Option<Fault> {
+        match self {
+            Self::Ttl | Self::IdleTimeout | Self::Lease => None,
+        }
     }
 }
 
 impl Record {
+    /// Notes the failure with which the run ends, so that calls are refused with it from now on.
+    pub fn fails_with(&mut self, failure: ToolFailure) {
+        self.failure = Some(failure.message.clone());
+        self.failed = Some(Failed::of(failure));
+    }
+
+    /// Returns the party to which the end of the run is put down. `None` if it lives, or ended as it was meant to.
+    pub fn fault(&self) -> Option<Fault> {
+        let of_failure = self.failed.as_ref().map(|failed| failed.fault);
+        of_failure.or_else(|| self.end_cause.and_then(EndCause::fault))
+    }
+
     /// Adds the reason of the failure, and whose it is, to the details of an event, if the run failed.
     pub fn explain_failure(&self, details: &mut Value) {
         if let Some(failure) = &self.failure {

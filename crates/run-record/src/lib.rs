@@ -19,7 +19,7 @@ use audit::{Event, Kind};
 use containers::Amount;
 use egress_rules::{Rules, Widened};
 use identity::{CheckpointId, Principal, RunId, TokenHash};
-use operations::ToolFailure;
+use operations::{Evidence, Fault, ToolFailure};
 use policy::ContainerLimits;
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
@@ -309,8 +309,10 @@ impl Record {
 
     pub fn enter(&mut self, state: State, failure: Option<ToolFailure>) {
         self.state = state;
-        (self.failure, self.failed) =
-            failure.map(|failure| (failure.message.clone(), Failed::of(failure))).unzip();
+        (self.failure, self.failed) = (None, None);
+        if let Some(failure) = failure {
+            self.fails_with(failure);
+        }
         match state {
             State::Ready => drop(self.ready_at.get_or_insert_with(Timestamp::now)),
             State::Stopped | State::Failed => self.ended_at = Some(Timestamp::now()),
@@ -391,17 +393,8 @@ impl Record {
             state: self.state.to_wire().into(),
             failure: self.failure.clone().unwrap_or_default(),
             failure_reason: self.failed.as_ref().map(|failed| failed.reason.clone()).unwrap_or_default(),
-            fault: self
-                .failed
-                .as_ref()
-                .map_or(v1::Fault::Unspecified, |failed| failed.fault.to_wire())
-                .into(),
-            evidence: self
-                .failed
-                .iter()
-                .flat_map(|failed| &failed.evidence)
-                .map(operations::Evidence::to_wire)
-                .collect(),
+            fault: self.fault().map_or(v1::Fault::Unspecified, Fault::to_wire).into(),
+            evidence: self.failed.iter().flat_map(|failed| &failed.evidence).map(Evidence::to_wire).collect(),
             created_at: Some(self.created_at.to_wire()),
             ready_at: self.ready_at.map(Timestamp::to_wire),
             start_kind: self.start_kind().into(),

@@ -1,7 +1,7 @@
 //! Messages for a run that takes no call now: its state, or its holder and how the run continues.
 
-use crate::record::{Held, Hold, Record, State};
-use operations::Reason;
+use crate::record::{EndCause, Failed, Held, Hold, Record, State};
+use operations::{Fault, Reason};
 use refusal::Refusal;
 
 /// Refuses a call, with the reason that the run's record shows.
@@ -62,12 +62,15 @@ pub(crate) fn takes_no_call(record: &Record) -> Refusal {
 /// Refuses a call to a run that takes none. If it was lost, the refusal has the reason and the evidence.
 pub(crate) fn is_over(record: &Record) -> Refusal {
     let refused = takes_no_calls(record.state);
-    let (Some(failed), Some(failure)) = (&record.failed, &record.failure) else { return refused };
-    let refused = Refusal { origin: failed.origin(), ..refused };
-    if !failed.is_lost() {
+    let Some(fault) = record.fault() else { return refused };
+    let origin = record.failed.as_ref().map(Failed::origin).unwrap_or_default();
+    let refused = Refusal { origin, ..refused }.by(fault).retry_safe(true);
+    if fault != Fault::Infrastructure {
         return refused;
     }
-    let message = format!("the run was lost and does not come back: {failure}. Make another run");
+    let cause = record.end_cause.map(EndCause::as_str).unwrap_or_default();
+    let why = record.failure.as_deref().unwrap_or(cause);
+    let message = format!("the run was lost and does not come back: {why}. Make another run");
     Refusal { reason: Reason::RunLost, message, ..refused }
 }
 

@@ -211,7 +211,7 @@ class NodeFull(Overloaded, InfrastructureError):
 class HostExhausted(LimitExceeded, InfrastructureError):
     """The host had no memory or no disk left, although the sandbox was within its own limits."""
 
-    HINT = "Have an operator look at the host: `evidence` has the numbers. Begin again in another sandbox."
+    HINT = "Have an operator look at the host, and begin again in another sandbox."
 
 
 class TimedOut(CofferdamError, TimeoutError):
