@@ -1,5 +1,5 @@
 //! Tests whose failure a failure is: what a program brings about is never put down to the infrastructure, and what the host, its engine
-//! or the daemon did is, with the facts that show it. A handle never stands for another run.
+//! or the daemon did is, with the facts that show it. A handle never leads to another run.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -95,7 +95,7 @@ async fn a_container_that_is_killed_from_outside_is_a_lost_run_that_never_comes_
     assert_eq!((failed.fault(), &failed.evidence), (Fault::Infrastructure, &error.evidence));
     assert!(failed.failure.contains("killed from outside"), "{}", failed.failure);
 
-    // Nothing was done of a call that comes later, and there is no other run behind the handle or the request.
+    // A later call has done nothing, and the handle and the request lead to no other run.
     let refused = run.call(calls::exec(&["true"])).await.unwrap_err();
     assert_eq!(reason(&refused), "RUN_LOST", "{refused}");
     let told = facts(&refused);

@@ -1,10 +1,10 @@
-//! The end of a container that nobody asked for: by its own limit of memory, or from outside.
+//! The unexpected end of a container: by its own limit of memory, or from outside.
 //!
 //! The first process of a container with the host's kernel has no handler of a signal, so that only a SIGKILL from outside of its pid
 //! namespace ends it: of the engine, of an operator, or of the kernel when memory runs out. The engine and the counters of the cgroup
 //! tell the last one apart, as far as the container's own limit is the cause.
 //!
-//! With a kernel of its own the first process is that kernel, which a program may be able to crash. Its end is no evidence against the
+//! In gVisor the first process is the kernel of the container, which a program may be able to crash. Its end is no evidence against the
 //! host.
 
 use std::fmt;

@@ -98,7 +98,7 @@ impl fmt::Display for Cause {
 impl Loss {
     /// Returns the failure with which the run ends, if it ends with this loss.
     ///
-    /// A worker can be ended by the commands beside it, and then the loss is theirs. The end of a container has evidence of its own.
+    /// A worker can be ended by the commands beside it, and then the loss is theirs. The end of a container has other evidence.
     pub fn fatal(&self) -> Option<ToolFailure> {
         if !self.is_last {
             return None;

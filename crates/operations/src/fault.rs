@@ -182,7 +182,7 @@ fn cut(mut text: String) -> String {
 pub struct Origin {
     /// Party to which it is put down. `None`: that of its reason.
     pub fault: Option<Fault>,
-    /// Whether a repetition is safe, because nothing was done. `None`: as for its reason.
+    /// True if a repetition is safe, because nothing was done. `None`: as for its reason.
     pub retry_safe: Option<bool>,
     /// Facts that show whose failure it is.
     pub evidence: Vec<Evidence>,

@@ -134,7 +134,7 @@ impl From<Refusal> for Status {
             shown.map(|fact| (format!("{EVIDENCE}{}", fact.what), fact.value.clone())).collect();
         let refusal = Refusal::from(failure);
         let facts = refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value));
-        // The last one counts, so that no detail of a worker stands in for one of these.
+        // The last one counts, so that no detail of a worker replaces one of these.
         let facts = facts.filter(|(name, _)| !name.starts_with(EVIDENCE));
         let metadata: HashMap<String, String> = facts.chain(blame).chain(shown).collect();
         let retry =

@@ -369,7 +369,7 @@ fn due(record: &Record, idle: Duration) -> Option<End> {
         State::Ready if is_past(record.spec.idle_timeout, idle) => Some(End::Stopped(EndCause::IdleTimeout)),
         State::Ready | State::Paused => None,
         State::Creating => Some(End::Unmade),
-        // Whoever ended it did so before the daemon was gone.
+        // Its end was begun before the daemon was gone.
         State::Stopping | State::Stopped | State::Failed => {
             Some(End::Failed(Box::new(ToolFailure::new(Reason::Cancelled, "it was being ended"))))
         }

@@ -167,8 +167,8 @@ class AsyncSandbox:
         `on_awaiting_approval`: of a call that finds the run frozen for a reviewer of another call: "wait" in the order of
         arrival, as long as its own timeout allows, or "raise" `AwaitingApproval` at once.
         `request_id`: a name of your own for this request, at most 128 characters. The same request with the same name is
-        the same sandbox, also after a lost connection and from another process, and also once that has ended: there is
-        never a fresh one behind it. `find` finds it. Default: none, and each call makes another sandbox.
+        the same sandbox, also after a lost connection and from another process, and also once that has ended: it never
+        becomes a fresh one. `find` finds it. Default: none, and each call makes another sandbox.
         `client`, else `endpoint`, `token` and `tls`: the daemon; default: see `AsyncClient`. A client that is given stays
         open.
 
