@@ -77,7 +77,7 @@ async fn release(runs: &Runs, run: RunId, hold: &Hold) {
         Err(refusal) => {
             tracing::error!(%run, why = refusal.message, "a run that was paused for a terminal cannot be resumed and is ended");
             if let Ok(living) = runs.living_run(run) {
-                living.fail(refusal.message).await;
+                living.fail(refusal).await;
             }
         }
     }
