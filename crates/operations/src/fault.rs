@@ -4,14 +4,14 @@
 //!
 //! Trust boundary: a program that fails its task gains if the failure counts as one of the infrastructure, because such a result is
 //! thrown away. So a failure that programs of a run can cause themselves is theirs, and the word of a worker that runs beside them
-//! ([`ToolFailure::claimed`]) is no evidence.
+//! ([`claimed`](crate::ToolFailure::claimed)) is no evidence.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use wire::v1::{self, exec_result::EndedBy};
 
-use crate::{Reason, ToolFailure};
+use crate::Reason;
 
 /// Most facts of one failure.
 const MOST: usize = 16;
@@ -210,42 +210,10 @@ impl Origin {
     }
 }
 
-impl ToolFailure {
-    /// Returns the party to which the failure is put down.
-    pub fn fault(&self) -> Fault {
-        self.origin.fault.unwrap_or(self.reason.fault())
-    }
-
-    /// Returns true if nothing was done, so that a repetition does it once.
-    pub fn is_retry_safe(&self) -> bool {
-        self.origin.retry_safe.unwrap_or(self.reason.is_before_any_effect())
-    }
-
-    /// Puts the failure down to this party.
-    #[must_use]
-    pub fn by(mut self, fault: Fault) -> Self {
-        self.origin.fault = Some(fault);
-        self
-    }
-
-    /// Adds a fact that shows whose failure it is.
-    #[must_use]
-    pub fn shown_by(mut self, evidence: Evidence) -> Self {
-        self.origin.add(evidence);
-        self
-    }
-
-    /// Returns the failure as one that only a worker beside the programs of a run reports, or that they can bring about: it is not put
-    /// down to the infrastructure.
-    #[must_use]
-    pub fn claimed(self) -> Self {
-        if self.fault() == Fault::Infrastructure { self.by(Fault::Program) } else { self }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ToolFailure;
 
     #[test]
     fn a_claim_of_a_worker_is_never_put_down_to_the_infrastructure() {

@@ -62,6 +62,39 @@ impl ToolFailure {
     }
 }
 
+impl ToolFailure {
+    /// Returns the party to which the failure is put down.
+    pub fn fault(&self) -> Fault {
+        self.origin.fault.unwrap_or(self.reason.fault())
+    }
+
+    /// Returns true if nothing was done, so that a repetition does it once.
+    pub fn is_retry_safe(&self) -> bool {
+        self.origin.retry_safe.unwrap_or(self.reason.is_before_any_effect())
+    }
+
+    /// Puts the failure down to this party.
+    #[must_use]
+    pub fn by(mut self, fault: Fault) -> Self {
+        self.origin.fault = Some(fault);
+        self
+    }
+
+    /// Adds a fact that shows whose failure it is.
+    #[must_use]
+    pub fn shown_by(mut self, evidence: Evidence) -> Self {
+        self.origin.add(evidence);
+        self
+    }
+
+    /// Returns the failure as one that only a worker beside the programs of a run reports, or that they can bring about: it is not put
+    /// down to the infrastructure.
+    #[must_use]
+    pub fn claimed(self) -> Self {
+        if self.fault() == Fault::Infrastructure { self.by(Fault::Program) } else { self }
+    }
+}
+
 /// Returns the failure of a command that ran but was cut short, whatever its exit code is.
 ///
 /// Statuses, renderings, the record and clients all use this function. A command that ended by itself has not failed in this sense,
