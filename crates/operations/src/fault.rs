@@ -7,6 +7,7 @@
 //! ([`claimed`](crate::ToolFailure::claimed)) is no evidence.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use wire::v1::{self, exec_result::EndedBy};
@@ -155,7 +156,7 @@ pub struct Evidence {
 
 impl Evidence {
     /// Makes a fact. A value that is too long is cut.
-    pub fn new(what: impl Into<Cow<'static, str>>, value: impl ToString) -> Self {
+    pub fn new(what: impl Into<Cow<'static, str>>, value: impl fmt::Display) -> Self {
         Self { what: what.into(), value: cut(value.to_string()) }
     }
 
