@@ -220,7 +220,7 @@ impl GuestLane {
         }
         let Ok(Ok(code)) = ended else { return Cause::Stream(reason) };
         let events = serving.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
-        Cause::exited(code, events.since(serving.events).oom_kills > 0)
+        Cause::exited(code, events.since(serving.events))
     }
 
     /// Finds out how the container ended.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use containers::LimitEvents;
 use operations::{Evidence, Fault, Reason, ToolFailure};
 use tokio_util::task::TaskTracker;
 use worker_protocol::client::CloseReason;
@@ -16,6 +17,8 @@ use crate::container_end::ContainerEnd;
 /// Number of losses within [`WINDOW`] after which one more ends the run.
 const MOST: usize = 3;
 const WINDOW: Duration = Duration::from_secs(60);
+/// Number of SIGKILL.
+const KILL: i64 = 9;
 
 /// Times of the recent losses of a run's workers.
 #[derive(Debug, Default)]
@@ -50,6 +53,8 @@ pub struct Loss {
 pub(crate) enum Cause {
     /// A signal ended it. The flag is true if the run was out of memory meanwhile.
     Signal { number: i64, out_of_memory: bool },
+    /// The kernel killed processes of the container for the memory of the host, while it was below its own limit.
+    HostMemory,
     /// It ended by itself.
     Exited(i64),
     /// It answers no pings.
@@ -66,8 +71,10 @@ pub(crate) enum Cause {
 
 impl Cause {
     /// Derives the cause from the exit code that the engine reports.
-    pub(crate) fn exited(code: i64, out_of_memory: bool) -> Self {
+    pub(crate) fn exited(code: i64, events: LimitEvents) -> Self {
+        let out_of_memory = events.oom_kills > 0;
         match code - 128 {
+            KILL if events.is_memory_of_host() => Self::HostMemory,
             number @ 1..=64 => Self::Signal { number, out_of_memory },
             _ => Self::Exited(code),
         }
@@ -84,6 +91,7 @@ impl fmt::Display for Cause {
                 f,
                 "ended by signal {number}: the run was out of memory, or a command of this run sent the signal"
             ),
+            Self::HostMemory => f.write_str("ended by the kernel, because the host had no memory left"),
             Self::Exited(code) => write!(f, "ended with exit code {code}"),
             Self::Silent => {
                 f.write_str("ended because it did not answer; a command of this run may have stopped it")
@@ -115,10 +123,19 @@ impl Loss {
         Some(match &self.cause {
             Cause::Container(end) => end.failure(why),
             Cause::NoEngine(_) => ContainerEnd::Unreachable.failure(why),
-            _ => ToolFailure::new(Reason::RunLost, why)
-                .by(Fault::Program)
-                .shown_by(Evidence::new("worker.losses", self.times)),
+            _ => self.shown(ToolFailure::new(Reason::RunLost, why)),
         })
+    }
+
+    /// Puts the loss of the worker alone down to a party, with the facts that show it.
+    fn shown(&self, failure: ToolFailure) -> ToolFailure {
+        let failure = failure.shown_by(Evidence::new("worker.losses", self.times));
+        match self.cause {
+            Cause::HostMemory => {
+                failure.by(Fault::Infrastructure).shown_by(Evidence::new("cgroup.limit_hits", 0))
+            }
+            _ => failure.by(Fault::Program),
+        }
     }
 
     pub fn why(&self) -> String {
@@ -132,14 +149,10 @@ impl Loss {
             let message = format!("The run ends: {}. The call may have taken effect.", failure.message);
             return ToolFailure { message, ..failure };
         }
-        ToolFailure::new(
-            Reason::Cancelled,
-            format!(
-                "The worker was {cause}; it is restarting. The call may have taken effect; check before retrying."
-            ),
-        )
-        .with("retryable", "true")
-        .by(Fault::Program)
+        let message = format!(
+            "The worker was {cause}; it is restarting. The call may have taken effect; check before retrying."
+        );
+        self.shown(ToolFailure::new(Reason::Cancelled, message).with("retryable", "true"))
     }
 }
 
@@ -151,16 +164,21 @@ mod tests {
     fn the_message_names_the_cause_and_the_safe_next_step() {
         let mut losses = Losses::default();
         let now = Instant::now();
-        let killed = losses.count(Cause::exited(137, false), now).failure();
+        let killed = losses.count(Cause::exited(137, LimitEvents::default()), now).failure();
         assert_eq!(
             killed.message,
             "The worker was ended by signal 9, probably by a command of this run; it is restarting. The call may have taken \
              effect; check before retrying."
         );
         assert_eq!(killed.details["retryable"], "true");
-        assert!(Cause::exited(137, true).to_string().contains("out of memory"));
+        let reached = LimitEvents { oom_kills: 1, forks_refused: 0, limit_hits: Some(1) };
+        assert!(Cause::exited(137, reached).to_string().contains("out of memory"));
+        let host = LimitEvents { limit_hits: Some(0), ..reached };
+        let host = losses.count(Cause::exited(137, host), now).failure();
+        assert_eq!((host.reason, host.fault()), (Reason::Cancelled, Fault::Infrastructure));
+        assert_eq!((killed.fault(), killed.is_retry_safe()), (Fault::Program, false));
         for code in [0, 1, 128, 193, 255] {
-            assert_eq!(Cause::exited(code, false), Cause::Exited(code));
+            assert_eq!(Cause::exited(code, LimitEvents::default()), Cause::Exited(code));
         }
     }
 
@@ -172,7 +190,8 @@ mod tests {
             let loss = losses.count(Cause::Silent, start + Duration::from_secs(second));
             assert_eq!(loss.fatal(), None);
         }
-        let fourth = losses.after(Cause::exited(137, false), start + Duration::from_secs(59));
+        let fourth =
+            losses.after(Cause::exited(137, LimitEvents::default()), start + Duration::from_secs(59));
         let failure = fourth.fatal().unwrap();
         assert_eq!((failure.reason, failure.fault()), (Reason::RunLost, Fault::Program));
         let why = failure.message;

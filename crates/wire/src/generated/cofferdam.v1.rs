@@ -6396,8 +6396,8 @@ impl ::prost::Name for ToolFailure {
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Evidence {
-    /// Name of the fact: `engine.exit_code`, `engine.oom_killed`, `engine.state`, `cgroup.oom_kills`, `cgroup.limit_hits`,
-    /// `limit.memory_bytes`, `disk.free_bytes`, `disk.errno` or `daemon.event`. More may come.
+    /// Name of the fact, such as `engine.exit_code`, `engine.oom_killed`, `engine.state`, `cgroup.oom_kills`,
+    /// `cgroup.limit_hits`, `limit.memory_bytes`, `disk.state` or `daemon.event`. More may come.
     #[prost(string, tag = "1")]
     pub what: ::prost::alloc::string::String,
     /// Its value, at most 256 bytes. It contains no host path and no secret.
@@ -8346,13 +8346,13 @@ impl ::prost::Name for GitResult {
     }
 }
 /// Parties to which a failure is put down. A failure that the programs of a run can cause themselves, or that only they
-/// report, is never FAULT_INFRASTRUCTURE.
+/// report, is not FAULT_INFRASTRUCTURE, except for a disk of the daemon that is smaller than all quotas together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Fault {
     /// It has not failed, or its daemon was of an earlier release.
     Unspecified = 0,
-    /// The programs of the run: a timeout, a limit of its own memory, a worker that they ended.
+    /// The programs of the run: a timeout, a limit of the run's memory, a worker that they ended.
     Program = 1,
     /// The policy, a quota or a reviewer.
     Policy = 2,
