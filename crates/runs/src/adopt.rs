@@ -42,6 +42,9 @@ use run_directories::{linked, workspace};
 /// Time in which each command of the previous daemon has to end.
 const WITHIN: Duration = Duration::from_secs(2);
 
+/// Mismatch that only programs of a run with a writable root bring about.
+const NO_FILES: &str = "its /etc/passwd or /etc/group is not a file";
+
 /// A run that takes calls again.
 pub(crate) struct Adopted {
     pub(crate) lanes: Arc<Lanes>,
@@ -196,7 +199,7 @@ impl Launcher {
         arrived(pid)?;
         // The daemon takes no calls until all runs of the previous daemon have been checked.
         if !hardening.has_own_etc() && root.is_some_and(|root| !block_in_place(|| root.users_are_files())) {
-            return Err("its /etc/passwd or /etc/group is not a file".to_owned());
+            return Err(NO_FILES.to_owned());
         }
         let environment = wanted.environment.clone();
         let guest = GuestLane::connect(self.engine.clone(), container, user, Some(environment), boundary);
@@ -221,6 +224,9 @@ impl Launcher {
 
     /// Returns the failure of a run that cannot be reattached. Its programs may have used up its memory while no daemon was there.
     pub(crate) async fn lost(&self, record: &Record, wanted: &Wanted, why: Mismatch) -> Box<ToolFailure> {
+        if why == NO_FILES {
+            return Box::new(lost(why).by(Fault::Program));
+        }
         let started = record.started.as_ref();
         let container = started.and_then(|started| ContainerId::parse(&started.container_id).ok());
         let Some(container) = container else { return lost(why) };
