@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use harness::v1::call_response::Status;
-use harness::v1::result::Kind as Answer;
 use harness::v1::run::State;
 use harness::v1::{self, CreateRunRequest, Evidence, Fault};
 use harness::{Daemon, RunHandle, calls, debian, reason, record, requests, until};
@@ -148,7 +147,7 @@ async fn a_call_that_the_daemon_lost_is_put_down_to_it_and_not_safe_to_repeat() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_of_the_host_is_told_apart_from_a_used_up_quota() {
     let (daemon, small) = on_a_small_disk(64).await;
-    let mut run = daemon.run_on(requests::managed("open")).await;
+    let run = daemon.run_on(requests::managed("open")).await;
     small.leave(2 << 20);
     let mut told = None;
     until("the disk is not full", async || {

@@ -2,7 +2,7 @@
 
 use harness::process::command;
 use harness::v1::run::State;
-use harness::{RunHandle, calls, in_pid_namespace, pid_namespace, processes, requests, until};
+use harness::{RunHandle, calls, in_pid_namespace, pid_namespace, processes, requests, until, v1};
 
 use crate::{daemon, rooted, script};
 
