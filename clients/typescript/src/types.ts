@@ -172,7 +172,7 @@ export interface RunInfo {
   /** Why it failed; empty otherwise. */
   failure: string;
   /** Its own time that ended it: `ttl` is its `timeout`; empty: none. */
-  endCause: "ttl" | "idle_timeout" | "lease" | "";
+  endCause: "ttl" | "idle_timeout" | "lease" | "node_drained" | "";
   /** Seconds after which it is stopped; null: never. */
   timeout: number | null;
   /** Seconds without a call after which it is stopped; null: never. */

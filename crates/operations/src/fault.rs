@@ -85,6 +85,7 @@ impl Reason {
             | Self::InvalidFrontmatter
             | Self::InvalidArgument
             | Self::NotFound
+            | Self::WrongNode
             | Self::AlreadyExists
             | Self::ImageMissing
             | Self::ImageUnusable
@@ -92,6 +93,7 @@ impl Reason {
             | Self::RunNotReady => Fault::Caller,
             Self::RunLost
             | Self::DaemonStopping
+            | Self::NodeDrained
             | Self::AuditUnavailable
             | Self::EngineUnavailable
             | Self::Internal => Fault::Infrastructure,
@@ -115,7 +117,9 @@ impl Reason {
             | Self::ImageNotAllowed
             | Self::ImageUnusable
             | Self::RunNotReady
-            | Self::DaemonStopping => true,
+            | Self::WrongNode
+            | Self::DaemonStopping
+            | Self::NodeDrained => true,
             Self::ReadLimit
             | Self::WriteLimit
             | Self::MemoryLimit

@@ -71,7 +71,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of the documentation.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::SandboxViolation,
         Self::PermissionDenied,
         Self::CommandNotAllowed,

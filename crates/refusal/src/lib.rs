@@ -189,12 +189,13 @@ fn code(reason: Reason) -> Code {
         | Reason::WriteLimit
         | Reason::MemoryLimit
         | Reason::TenantLimit => Code::ResourceExhausted,
-        // Not UNAVAILABLE, for which clients and balancers try the same address again.
-        Reason::PreconditionFailed | Reason::RunNotReady | Reason::AwaitingApproval | Reason::WrongNode => {
-        // A lost run is not there after a pause either, so that clients do not repeat by themselves.
-        Reason::PreconditionFailed | Reason::RunNotReady | Reason::RunLost | Reason::AwaitingApproval => {
-            Code::FailedPrecondition
-        }
+        // Not UNAVAILABLE, for which clients and balancers try the same address again: neither a lost run nor a run of another
+        // node is there after a pause.
+        Reason::PreconditionFailed
+        | Reason::RunNotReady
+        | Reason::RunLost
+        | Reason::AwaitingApproval
+        | Reason::WrongNode => Code::FailedPrecondition,
         Reason::InvalidFrontmatter | Reason::InvalidArgument | Reason::ImageUnusable => Code::InvalidArgument,
         Reason::NotFound | Reason::ImageMissing => Code::NotFound,
         Reason::AlreadyExists => Code::AlreadyExists,

@@ -33,6 +33,7 @@ impl EndCause {
     pub fn fault(self) -> Option<Fault> {
         match self {
             Self::Ttl | Self::IdleTimeout | Self::Lease => None,
+            Self::NodeDrained => Some(Fault::Infrastructure),
         }
     }
 }

@@ -56,8 +56,8 @@ from cofferdam.errors import (
     SandboxViolation,
     TimedOut,
     Unavailable,
-    WrongNodeError,
     UpstreamFailed,
+    WrongNodeError,
 )
 from cofferdam.types import (
     ApprovalInfo,
