@@ -170,7 +170,7 @@ impl Metrics {
         registry.register("egress_connections", "Connections of runs", self.connections.clone());
         registry.register_with_unit(
             "egress",
-            "Bytes of connections of runs that have ended",
+            "Bytes of connections of runs, also of those that are open",
             Unit::Bytes,
             self.egress_bytes.clone(),
         );
@@ -323,6 +323,9 @@ impl Gauges {
         for one in sample.tenants.iter().take(MOST_BOUNDS) {
             let labels = TenantBound { tenant: one.tenant.clone(), bound: one.bound };
             self.tenants.get_or_create(&labels).set(one.used);
+        }
+        for (direction, count) in ["out", "in"].into_iter().zip(sample.egress_bytes) {
+            self.egress_bytes.get_or_create(&Direction { direction }).inner().store(count, Ordering::Relaxed);
         }
         for (result, count) in ["answered", "failed", "timed_out"].into_iter().zip(sample.engine) {
             counted(&self.engine, result, count);
