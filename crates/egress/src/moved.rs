@@ -240,7 +240,10 @@ mod tests {
         played.say(0, report(&[(2, 1 << 19, 1 << 19)])).await;
         assert!(matches!(played.hear().await, To::End(_)));
         let refused = played.recorded(Kind::EgressRefused).await;
-        assert_eq!((&refused["rule"], &refused["host"]), (&json!("egress: tenant"), &json!("api.example.org")));
+        assert_eq!(
+            (&refused["rule"], &refused["host"]),
+            (&json!("egress: tenant"), &json!("api.example.org"))
+        );
         played.say(2, ended(1 << 19, 1 << 19)).await;
         let why = played.recorded(Kind::EgressReceipt).await["why"].as_str().unwrap().to_owned();
         assert!(why.contains("have moved 1 of at most 1 MiB of this day"), "{why}");

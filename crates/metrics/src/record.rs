@@ -199,9 +199,10 @@ mod tests {
     #[test]
     fn bytes_of_connections_are_those_of_the_sample() {
         let text = metrics().encode(&Sample { egress_bytes: [5, 7], ..Sample::default() });
-        for expected in
-            ["cofferdam_egress_bytes_total{direction=\"out\"} 5", "cofferdam_egress_bytes_total{direction=\"in\"} 7"]
-        {
+        for expected in [
+            "cofferdam_egress_bytes_total{direction=\"out\"} 5",
+            "cofferdam_egress_bytes_total{direction=\"in\"} 7",
+        ] {
             assert!(text.lines().any(|line| line == expected), "{expected} is not in {text}");
         }
     }

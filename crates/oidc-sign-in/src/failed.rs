@@ -51,7 +51,10 @@ mod tests {
     fn texts_of_an_issuer_are_bounded_and_on_one_line() {
         let said = refused("access_denied", &format!("no\r\nSet-Cookie: a=b\u{1b}[2J{}", "x".repeat(9_000)));
         let said = said.to_string();
-        assert!(said.starts_with("The issuer has refused the sign-in: access_denied (no  Set-Cookie"), "{said}");
+        assert!(
+            said.starts_with("The issuer has refused the sign-in: access_denied (no  Set-Cookie"),
+            "{said}"
+        );
         assert!(said.len() < 400 && !said.contains(char::is_control), "{said}");
         assert_eq!(refused(" ", "x"), Failed::Refused("it gives no reason".to_owned()));
         assert_eq!(refused("server_error", ""), Failed::Refused("server_error".to_owned()));

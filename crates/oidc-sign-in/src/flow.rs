@@ -197,9 +197,9 @@ impl Issuer {
     /// Returns the endpoints. One request fetches them at a time, and the others wait for it.
     async fn provider(&self, tls: &Tls) -> Result<Arc<Provider>, Failed> {
         let mut known = self.provider.lock().await;
-        let fresh = known.as_ref().filter(|(since, found)| {
-            since.elapsed() < if found.is_ok() { KNOWN } else { FAILED }
-        });
+        let fresh = known
+            .as_ref()
+            .filter(|(since, found)| since.elapsed() < if found.is_ok() { KNOWN } else { FAILED });
         let found = match fresh {
             Some((_, found)) => found.clone(),
             None => {

@@ -51,7 +51,8 @@ impl Scene {
 
     /// Has the issuer give a token with these changes of its claims.
     fn grant(&self, asked: &BTreeMap<String, String>, changes: &[(&str, Value)]) -> String {
-        let mut claims = json!({ "iss": self.server.url, "aud": "console", "nonce": asked["nonce"], "sub": "a" });
+        let mut claims =
+            json!({ "iss": self.server.url, "aud": "console", "nonce": asked["nonce"], "sub": "a" });
         for (key, value) in changes {
             claims[*key] = value.clone();
         }
@@ -94,7 +95,10 @@ async fn a_code_and_its_verifier_bring_a_token() {
     assert_eq!(scene.finish(&cookie, answered).await, Ok(token));
     let (form, header) = scene.redeemed();
     assert_eq!((form["code"].as_str(), form["client_id"].as_str(), header), ("c&1", "console", None));
-    assert_eq!((form["grant_type"].as_str(), form["redirect_uri"].as_str()), ("authorization_code", REDIRECT));
+    assert_eq!(
+        (form["grant_type"].as_str(), form["redirect_uri"].as_str()),
+        ("authorization_code", REDIRECT)
+    );
     let pending = Pending::read(&cookie, &asked["state"], seconds(now())).unwrap();
     assert_eq!((&form["code_verifier"], &asked["code_challenge"]), (&pending.verifier, &pending.challenge()));
     // The document was fetched once.
@@ -144,7 +148,10 @@ async fn an_answer_counts_only_in_the_browser_that_began() {
     ] {
         assert_eq!(scene.finish(&cookie, wrong).await, Err(Failed::Stale), "{wrong:?}");
     }
-    assert!(scene.server.asked.borrow().iter().all(|request| !request.starts_with("POST")), "no code was sent");
+    assert!(
+        scene.server.asked.borrow().iter().all(|request| !request.starts_with("POST")),
+        "no code was sent"
+    );
     let named = Answered { issuer: &scene.server.url, ..answered };
     scene.finish(&cookie, named).await.unwrap();
 }

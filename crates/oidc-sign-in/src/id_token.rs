@@ -94,8 +94,7 @@ mod tests {
             changed[key] = value.clone();
             assert_eq!(checked(&changed).is_ok(), is_valid, "{key}: {value}");
         }
-        let several =
-            json!({ "iss": "https://login.example.org/", "aud": ["a", "console"], "azp": "console", "nonce": "n-1" });
+        let several = json!({ "iss": "https://login.example.org/", "aud": ["a", "console"], "azp": "console", "nonce": "n-1" });
         checked(&several).unwrap();
         let none = json!({ "iss": "https://login.example.org/", "aud": "console", "nonce": "" });
         assert!(check(&token(&none), "https://login.example.org/", "console", "").is_err());

@@ -92,7 +92,8 @@ mod tests {
     #[test]
     fn secrets_are_new_each_time_and_long_enough() {
         let (one, two) = (Pending::new("corp", "/", 0), Pending::new("corp", "/", 0));
-        for (one, two) in [(&one.state, &two.state), (&one.nonce, &two.nonce), (&one.verifier, &two.verifier)] {
+        for (one, two) in [(&one.state, &two.state), (&one.nonce, &two.nonce), (&one.verifier, &two.verifier)]
+        {
             assert!(one != two && one.len() == 43, "{one}");
         }
         assert!(one.state != one.nonce && one.nonce != one.verifier);

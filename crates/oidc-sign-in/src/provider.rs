@@ -63,8 +63,7 @@ impl Provider {
             return Err("it does not offer PKCE with S256".to_owned());
         }
         let methods = &document.token_endpoint_auth_methods_supported;
-        let secret_in_form =
-            lacks(methods, "client_secret_basic") && !lacks(methods, "client_secret_post");
+        let secret_in_form = lacks(methods, "client_secret_basic") && !lacks(methods, "client_secret_post");
         Ok(Self {
             authorization: page(&document.authorization_endpoint)?,
             token: target(&document.token_endpoint)?,

@@ -60,7 +60,8 @@ impl Server {
                 let request = String::from_utf8(request).unwrap();
                 let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
                 count.send_modify(|all: &mut Vec<String>| all.push(request));
-                let (status, body) = said.borrow().get(path.as_str()).cloned().unwrap_or((404, String::new()));
+                let (status, body) =
+                    said.borrow().get(path.as_str()).cloned().unwrap_or((404, String::new()));
                 let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n\r\n", body.len());
                 let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
                 let _ = stream.shutdown().await;

@@ -163,8 +163,9 @@ mod tests {
 
     #[test]
     fn groups_are_read_and_written_back_in_the_order_of_the_policy() {
-        let policy =
-            loaded("  web: {groups: 'corp:web', runs: 1}\n  ml: {match: 'token:ml-ci', groups: ['corp:ml', 'lab:a:b'], runs: 2}\n");
+        let policy = loaded(
+            "  web: {groups: 'corp:web', runs: 1}\n  ml: {match: 'token:ml-ci', groups: ['corp:ml', 'lab:a:b'], runs: 2}\n",
+        );
         let policy = policy.unwrap();
         let tenants = policy.tenants();
         let both = ["corp:ml".to_owned(), "corp:web".to_owned()];
@@ -173,8 +174,9 @@ mod tests {
         assert_eq!(tenants.of("token:ml-ci", None).tenant, "ml");
         let again = Policy::from_files([("again.yaml", policy.to_yaml().unwrap())]).unwrap();
         assert_eq!((again.digest(), again.tenants().first(&both)), (policy.digest(), Some("corp:web")));
-        let other =
-            loaded("  ml: {match: 'token:ml-ci', groups: ['corp:ml', 'lab:a:b'], runs: 2}\n  web: {groups: 'corp:web', runs: 1}\n");
+        let other = loaded(
+            "  ml: {match: 'token:ml-ci', groups: ['corp:ml', 'lab:a:b'], runs: 2}\n  web: {groups: 'corp:web', runs: 1}\n",
+        );
         assert_ne!(other.unwrap().digest(), policy.digest());
     }
 

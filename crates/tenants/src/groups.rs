@@ -185,7 +185,10 @@ mod tests {
             groups.note(&format!("p{number}"), Some("corp:ml"), later);
         }
         let look = groups.look();
-        assert_eq!((look.of("first"), look.of("p0"), look.of("p4095")), (None, Some("corp:ml"), Some("corp:ml")));
+        assert_eq!(
+            (look.of("first"), look.of("p0"), look.of("p4095")),
+            (None, Some("corp:ml"), Some("corp:ml"))
+        );
     }
 
     #[test]

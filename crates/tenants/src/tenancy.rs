@@ -96,7 +96,8 @@ impl Tenancy {
         if wanted.each().iter().all(|(resource, _)| own.bounds.of(*resource).is_none()) {
             return Ok(());
         }
-        let used = used().into_iter().filter(|(other, _)| tenants.of(other, groups.of(other)).tenant == own.tenant);
+        let used =
+            used().into_iter().filter(|(other, _)| tenants.of(other, groups.of(other)).tenant == own.tenant);
         let used = used.fold(Amounts::default(), |sum, (_, amounts)| sum + amounts);
         for ((resource, used), (_, wanted)) in used.each().into_iter().zip(wanted.each()) {
             let limit = own.bounds.of(resource).unwrap_or(u64::MAX);
@@ -212,7 +213,9 @@ impl Tenancy {
             let written = tokio::task::spawn_blocking(move || own.write()).await;
             let failed = !matches!(written, Ok(true));
             if failed && !fails {
-                tracing::error!("the traffic of tenants, or the groups of principals, cannot be written: it is tried again each second");
+                tracing::error!(
+                    "the traffic of tenants, or the groups of principals, cannot be written: it is tried again each second"
+                );
             }
             fails = failed;
             if !goes_on {

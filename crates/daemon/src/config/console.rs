@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 
 use document::Fields;
+use oidc::Issuer;
 use serde_json::{Value, json};
 use web_console::Origin;
 
+use super::sign_in::{self, SignIn};
 use super::tcp::Tcp;
 use super::values::address_or;
 
@@ -17,6 +19,8 @@ pub(crate) struct Listen {
     pub(crate) address: SocketAddr,
     /// Origin at which browsers reach it; `None` for the address itself.
     pub(crate) origin: Option<Origin>,
+    /// Issuers at which people sign in.
+    pub(crate) sign_in: Vec<SignIn>,
 }
 
 impl Listen {
@@ -31,19 +35,23 @@ impl Listen {
         if let Some(origin) = &self.origin {
             shown["origin"] = json!(origin.to_string());
         }
+        if !self.sign_in.is_empty() {
+            shown["sign_in"] = self.sign_in.iter().map(SignIn::shown).collect();
+        }
         shown
     }
 }
 
 /// Reads the section. `tcp` is the listener whose certificates browsers on other hosts see.
-pub(super) fn read(top: &Fields<'_>, tcp: Option<&Tcp>) -> Option<Listen> {
-    let fields = top.get("console")?.fields(&["listen", "origin"]);
+pub(super) fn read(top: &Fields<'_>, tcp: Option<&Tcp>, issuers: &[Issuer]) -> Option<Listen> {
+    let fields = top.get("console")?.fields(&["listen", "origin", "sign_in"]);
     let origin = fields.get("origin").and_then(|at| {
         let origin = Origin::parse(at.text()?);
         origin.map_err(|problem| at.problem(problem)).ok()
     });
     let address = address_or(&fields, "listen", DEFAULT_ADDRESS, "[::1]:7465");
-    let listen = Listen { address: address?, origin };
+    let sign_in = sign_in::read(&fields, issuers);
+    let listen = Listen { address: address?, origin, sign_in };
     if listen.is_remote() {
         if tcp.is_none_or(|tcp| tcp.tls.is_none()) {
             fields.at("listen").problem(

@@ -19432,6 +19432,9 @@ pub struct TenantUse {
     /// Use of each resource.
     #[prost(message, repeated, tag = "3")]
     pub resources: ::prost::alloc::vec::Vec<ResourceUse>,
+    /// Groups of issuers whose members belong to the tenant, as the policy lists them, such as `corp:ml`.
+    #[prost(string, repeated, tag = "4")]
+    pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for TenantUse {
     const NAME: &'static str = "TenantUse";
