@@ -166,19 +166,8 @@ impl SignIns {
     ) -> Result<String, Failed> {
         let turn = timeout(WAIT, self.turns.acquire()).await;
         let Ok(Ok(_turn)) = turn else { return Err(Failed::Busy) };
-        let Client { id, secret, .. } = &issuer.client;
-        let mut form = Serializer::new(String::new());
-        form.append_pair("grant_type", "authorization_code")
-            .append_pair("code", code)
-            .append_pair("redirect_uri", &self.redirect_uri)
-            .append_pair("code_verifier", verifier);
-        let mut headers = Vec::new();
-        match secret {
-            Some(secret) if !provider.secret_in_form => headers.push(("authorization", basic(id, secret))),
-            Some(secret) => drop(form.append_pair("client_id", id).append_pair("client_secret", secret)),
-            None => drop(form.append_pair("client_id", id)),
-        }
-        let answer = post_form(&self.tls, &provider.token, &headers, &form.finish(), LARGEST, PATIENCE).await;
+        let (form, headers) = self.form(issuer, provider, code, verifier);
+        let answer = post_form(&self.tls, &provider.token, &headers, &form, LARGEST, PATIENCE).await;
         let (status, body) = answer.map_err(|why| Failed::Issuer(format!("its token endpoint: {why}")))?;
         if status != 200 {
             return Err(match serde_json::from_slice(&body) {
@@ -190,6 +179,33 @@ impl SignIns {
         }
         let granted = serde_json::from_slice::<Granted>(&body).ok().and_then(|granted| granted.id_token);
         granted.ok_or_else(|| Failed::Issuer("its token endpoint sent no ID token".to_owned()))
+    }
+
+    /// Returns the request for a token: its form, and a header with the client's secret if the issuer takes one.
+    fn form(
+        &self,
+        issuer: &Issuer,
+        provider: &Provider,
+        code: &str,
+        verifier: &str,
+    ) -> (String, Vec<(&'static str, String)>) {
+        let Client { id, secret, .. } = &issuer.client;
+        let mut form = Serializer::new(String::new());
+        form.append_pair("grant_type", "authorization_code")
+            .append_pair("code", code)
+            .append_pair("redirect_uri", &self.redirect_uri)
+            .append_pair("code_verifier", verifier);
+        let mut headers = Vec::new();
+        match secret {
+            Some(secret) if !provider.secret_in_form => headers.push(("authorization", basic(id, secret))),
+            Some(secret) => {
+                form.append_pair("client_id", id).append_pair("client_secret", secret);
+            }
+            None => {
+                form.append_pair("client_id", id);
+            }
+        }
+        (form.finish(), headers)
     }
 }
 
