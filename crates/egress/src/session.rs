@@ -316,7 +316,11 @@ impl Session {
         if was_out {
             self.moved_last(&mut live, &mut ended);
             state.record(events::receipt(&state.run, &live, &ended, address));
-        } else if live.ended_for.is_none() {
+        } else {
+            // Shown, and not counted: they left the run, and not the host.
+            live.moved.raise(ended.bytes_out, ended.bytes_in);
+        }
+        if !was_out && live.ended_for.is_none() {
             // It never went out.
             let why = why.unwrap_or(if live.is_waiting() {
                 "it was closed while it waited for a reviewer"
