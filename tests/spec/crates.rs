@@ -101,7 +101,7 @@ const ARROWS: [(&str, &str); 97] = [
     ("node-id", ""),
     ("notices", "operations refusal store text timestamp webhook"),
     ("oidc", "identity webhook"),
-    ("oidc-sign-in", "seal webhook"),
+    ("oidc-sign-in", "document seal webhook"),
     ("operations", "jail wire"),
     ("passkeys", "audit audit-service consent-proof operations refusal store timestamp"),
     ("policy", "document egress-rules jail operations tenants text"),

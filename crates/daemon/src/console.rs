@@ -21,9 +21,8 @@ use tokio_util::task::TaskTracker;
 use tonic::codegen::http::Extensions;
 use tonic::service::Routes;
 use web_console::{Access, Certificate, Doors, Handshake, Identity, Origin, Recorded, Stream, redirect_uri};
-use webhook::Tls;
 
-use crate::config::{ConsoleListen, SignIn};
+use crate::config::ConsoleListen;
 use crate::{notices, rpc};
 
 /// Most requests and streams of one principal, and of one address, at the same time.
@@ -50,19 +49,9 @@ pub(crate) async fn bind(
     let bound = listener.local_addr()?;
     let origin = listen.origin.clone().unwrap_or_else(|| Origin::of_loopback(bound));
     tracing::info!(%origin, address = %bound, "the console is served");
-    let issuers = issuers(listen, &origin)?;
+    let issuers = SignIns::open(&listen.sign_in, redirect_uri(&origin)).map_err(anyhow::Error::msg)?;
     let doors = Doors::open(origin, state_dir).context("cannot open the console's sessions in state_dir")?;
     Ok(Some(Bound { listener, is_remote: listen.is_remote(), issuers, doors: Arc::new(doors) }))
-}
-
-/// Opens the issuers at which people sign in. None is asked before somebody does.
-fn issuers(listen: &ConsoleListen, origin: &Origin) -> anyhow::Result<Option<SignIns>> {
-    if listen.sign_in.is_empty() {
-        return Ok(None);
-    }
-    let clients = listen.sign_in.iter().map(SignIn::open).collect::<Result<_, _>>()?;
-    let tls = Tls::new().map_err(|why| anyhow::anyhow!("console.sign_in: {why}"))?;
-    Ok(Some(SignIns::new(clients, redirect_uri(origin), tls)))
 }
 
 /// Returns the relying party of passkeys: the console, if it is reached by a name.
@@ -99,13 +88,11 @@ pub(crate) fn start(
             async move { audit.record(event).await.map(drop).map_err(|error| Refusal::from(error).into()) },
         )
     };
-    let mut access = Access::new(api, present, record).linked(move |principal, run, made_at| {
-        let tokens = tokens.clone();
-        Box::pin(async move { notices::identify(&tokens, &principal, &run, made_at).await })
-    });
-    if let Some(issuers) = issuers {
-        access = access.issuers(issuers);
-    }
+    let mut access =
+        Access::new(api, present, record).issuers(issuers).linked(move |principal, run, made_at| {
+            let tokens = tokens.clone();
+            Box::pin(async move { notices::identify(&tokens, &principal, &run, made_at).await })
+        });
     if let Some(certificates) = certificates.filter(|_| is_remote) {
         access = access.tls(move |stream| -> Handshake {
             let certificates = certificates.clone();

@@ -15,6 +15,7 @@ use crate::failed::{Failed, refused};
 use crate::id_token;
 use crate::pending::Pending;
 use crate::provider::{LARGEST, PATIENCE, Provider};
+use crate::settings::SignIn;
 
 /// Time for which a discovery document is used, and for which a failure to fetch it is.
 const KNOWN: Duration = Duration::from_secs(3_600);
@@ -96,6 +97,16 @@ struct Denied {
 }
 
 impl SignIns {
+    /// Opens the issuers of the configuration. None is asked before somebody signs in there. `None` without any.
+    pub fn open(entries: &[SignIn], redirect_uri: String) -> Result<Option<Self>, String> {
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        let tls = Tls::new().map_err(|why| format!("console.sign_in: {why}"))?;
+        let clients = entries.iter().map(|entry| entry.client.clone()).collect();
+        Ok(Some(Self::new(clients, redirect_uri, tls)))
+    }
+
     pub fn new(clients: Vec<Client>, redirect_uri: String, tls: Tls) -> Self {
         let issuers = clients.into_iter().map(|client| Issuer { client, provider: Mutex::default() });
         Self { issuers: issuers.collect(), redirect_uri, tls, turns: Semaphore::new(TURNS) }

@@ -7,9 +7,11 @@ mod flow;
 mod id_token;
 mod pending;
 mod provider;
+mod settings;
 #[cfg(test)]
 mod testing;
 
 pub use failed::Failed;
 pub use flow::{Answered, Begun, Client, Finished, SignIns};
 pub use pending::LIFE;
+pub use settings::{Known, SignIn, read};

@@ -91,8 +91,8 @@ impl Access {
 
     /// Signs people in at issuers.
     #[must_use]
-    pub fn issuers(mut self, issuers: SignIns) -> Self {
-        self.issuers = Some(issuers);
+    pub fn issuers(mut self, issuers: Option<SignIns>) -> Self {
+        self.issuers = issuers;
         self
     }
 

@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::Config;
-use super::sign_in::SignIn;
 
 /// Difference between the configuration in force and a new one.
 pub(crate) struct Change {
@@ -50,18 +49,14 @@ impl Config {
         Change { next, applied, needs_restart }
     }
 
-    fn sign_ins(&self) -> &[SignIn] {
-        self.console.as_ref().map_or(&[], |console| &console.sign_in)
-    }
-
     /// Returns the keys of endpoints that differ. The path of an endpoint may be secret, so it is not in [`Config::shown`].
     fn unshown_changes(&self, other: &Self) -> impl Iterator<Item = &'static str> + use<> {
         let (own_hook, other_hook) = (&self.audit.hooks.webhook, &other.audit.hooks.webhook);
         let changes = [
             ("alerts.webhooks", self.webhooks != other.webhooks),
             ("audit.checkpoint.webhook", own_hook != other_hook),
-            // The URL of its issuer is in another section.
-            ("console.sign_in", self.sign_ins() != other.sign_ins()),
+            // With the URLs of issuers, which are in another section.
+            ("console", self.console != other.console),
             ("notices.webhooks", !self.notices.has_webhooks_of(&other.notices)),
             ("traces", self.traces != other.traces),
         ];

@@ -20,7 +20,6 @@ mod pool;
 mod read;
 mod secret_file;
 mod secrets;
-mod sign_in;
 mod tcp;
 mod traces;
 mod values;
@@ -61,7 +60,6 @@ pub(crate) use model_prices::unpriced;
 pub(crate) use notices::Notices;
 pub(crate) use parse::{load, load_settled};
 pub(crate) use pool::check as check_pool;
-pub(crate) use sign_in::SignIn;
 pub(crate) use tcp::{DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 pub(crate) use traces::Export;
 
