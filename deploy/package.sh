@@ -88,7 +88,7 @@ share_files() {
 # Sorted, without this machine's users, times and umask.
 reset_times() { find "$@" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +; }
 
-publishable_crates() { cargo publish --dry-run --allow-dirty --locked -p cofferdam-wire -p cofferdam-client; }
+publishable_crates() { cargo publish --dry-run --allow-dirty --locked -p cofferdam-node-id -p cofferdam-wire -p cofferdam-client; }
 
 sums() { (cd "$DIST" && sha256sum -- * >"$WORK/sums") && install -m 0644 "$WORK/sums" "$DIST/SHA256SUMS"; }
 

@@ -154,13 +154,19 @@ register_gvisor() {
     complain "gVisor could not be registered with the engine: the lines above say why. The tests of tests/gvisor fail."
 }
 
-# With a line for each, and apart from the test runner's tests, whose summary comes last.
+# With a line for each, and apart from the test runner's tests, whose summary comes last. The suites take long, and so do all
+# frameworks with a reviewer: without --long it is the quickest one.
 check_frameworks() {
-    local as=()
+    local as=() reviewed=(pydantic_ai)
     ((EUID == 0)) || as=(sudo -E)
     [[ -z ${COFFERDAM_NO_IMAGES-} ]] || return 0
     note "agent frameworks, in target/frameworks:"
-    "${as[@]}" clients/python/frameworks.sh >&2 || FAILED+=("Agent frameworks")
+    if [[ -n ${COFFERDAM_LONG-} ]]; then
+        reviewed=()
+        "${as[@]}" clients/python/frameworks.sh >&2 || FAILED+=("Agent frameworks")
+    fi
+    note "agent frameworks, with a reviewer of their calls:"
+    "${as[@]}" clients/python/frameworks.sh --approvals "${reviewed[@]}" >&2 || FAILED+=("Agent frameworks with a reviewer")
 }
 
 # With the debug build that the tests use. Times belong to a machine, so only ratios are compared, with a wide margin, and once more
@@ -210,7 +216,7 @@ run_tests() {
     [[ -n $QUICK || $# -gt 0 ]] || check_ratios
     [[ -n $QUICK || $# -gt 0 ]] || check_packages
     [[ -n $QUICK || $# -gt 0 ]] || check_console
-    [[ -z ${COFFERDAM_LONG-} ]] || check_frameworks
+    [[ -z ${COFFERDAM_LONG-} && (-n $QUICK || $# -gt 0) ]] || check_frameworks
     compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
 }
 

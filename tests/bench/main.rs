@@ -16,6 +16,7 @@ mod host;
 mod host_lane;
 mod latency;
 mod load;
+mod observed;
 mod program;
 mod report;
 mod runs;
@@ -55,6 +56,9 @@ async fn main() -> ExitCode {
     }
     if args.has(Lane::Forks) {
         return Box::pin(forks::run(&args)).await;
+    }
+    if args.has(Lane::Observed) {
+        return Box::pin(observed::run(&args)).await;
     }
     let mut report = Report::new(Host::look());
     if args.has(Lane::Container) {

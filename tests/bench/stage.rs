@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use harness::v1::operation::Kind as Operation;
 use harness::v1::tool_service_client::ToolServiceClient;
 use harness::v1::{CallRequest, CallResponse, call_response};
-use harness::{Daemon, RunHandle, requests};
+use harness::{Daemon, RunHandle, Setup, requests};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::args::Args;
@@ -55,7 +55,12 @@ impl Stage {
 
     /// A daemon and a run for the host lane, in a workspace that `fill` fills.
     pub(crate) async fn set_with(fill: impl FnOnce(&Path)) -> Self {
-        let daemon = Daemon::start().await;
+        Self::set_up(Setup::default(), fill).await
+    }
+
+    /// The same with a daemon that is set up in another way.
+    pub(crate) async fn set_up(setup: Setup, fill: impl FnOnce(&Path)) -> Self {
+        let daemon = Daemon::start_with(setup).await;
         let place = daemon.roots().join("bench");
         fs::create_dir(&place).unwrap();
         fill(&place);

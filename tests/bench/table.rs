@@ -1,13 +1,16 @@
 //! A table of measures: each by other means, by Cofferdam, the difference, and its target.
 
 use std::fmt;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::args::Args;
 use crate::host::Host;
 use crate::report::time;
 use crate::sample::Sample;
+use crate::verdict;
 
 /// A measure.
 #[derive(Debug, Default)]
@@ -99,12 +102,21 @@ fn difference(other: Duration, ours: Duration) -> String {
 }
 
 impl Table {
+    /// Prints the table, writes it if that is asked for, and returns a failure if a target is to be met and was missed.
+    pub(crate) fn finish(&self, args: &Args) -> ExitCode {
+        print!("{self}");
+        if let Some(path) = &args.json {
+            verdict::write(path, &self.json());
+        }
+        if args.check && !self.met() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+
     /// Returns true if no target was missed.
-    pub(crate) fn met(&self) -> bool {
+    fn met(&self) -> bool {
         self.rows.iter().all(|row| row.met != Some(false))
     }
 
-    pub(crate) fn json(&self) -> String {
+    fn json(&self) -> String {
         let rows: Vec<Value> = self.rows.iter().map(|row| row.json(self.columns)).collect();
         let host = json!({ "before": self.began.json(), "after": self.ended.json() });
         format!("{:#}\n", json!({ "host": host, (self.lane): rows }))

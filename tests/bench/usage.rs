@@ -17,6 +17,10 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
+    pub(crate) fn new(name: &'static str, pid: u32) -> Self {
+        Self { name, pid }
+    }
+
     /// Time that it has spent so far, on all processors.
     pub(crate) fn spent(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();

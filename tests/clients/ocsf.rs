@@ -39,7 +39,7 @@ fn record(event: Event) -> Record {
 
 /// Every kind, with everything and with nothing; calls in every status, verdict and operation; texts that are odd.
 fn events() -> Vec<Event> {
-    const KINDS: [Kind; 25] = [
+    const KINDS: [Kind; 26] = [
         Kind::DaemonStarted,
         Kind::LogRepaired,
         Kind::PolicyLoaded,
@@ -61,6 +61,7 @@ fn events() -> Vec<Event> {
         Kind::BackupCreated,
         Kind::StateRestored,
         Kind::ConsoleSession,
+        Kind::PushSubscription,
         Kind::RecordingRead,
         Kind::WorkspaceChange,
         Kind::Alert,

@@ -200,6 +200,11 @@ async fn a_trace_is_sent_if_a_span_is_active_or_given() {
     pass("traces").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn each_request_names_the_node_of_its_ids() {
+    pass("nodes").await;
+}
+
 #[test]
 fn no_file_of_tests_is_left_out() {
     let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
@@ -216,6 +221,7 @@ fn no_file_of_tests_is_left_out() {
         "forward",
         "hostile",
         "methods",
+        "nodes",
         "processes",
         "readme",
         "scenarios",

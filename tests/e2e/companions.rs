@@ -4,6 +4,7 @@ mod bounds;
 mod compose;
 mod faults;
 mod life;
+mod way_out;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -100,3 +100,4 @@ mod warm;
 mod warm_claims;
 mod workspaces;
 mod writable_root;
+mod wrong_node;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use harness::{Bearer, Certificates, Daemon, RunHandle, Setup, calls, reason, v1};
+use harness::{Bearer, Certificates, Daemon, RunHandle, Setup, calls, reason, record, v1};
 use hkdf::Hkdf;
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::agreement::{ECDH_P256, EphemeralPrivateKey, UnparsedPublicKey, agree_ephemeral};
@@ -241,6 +241,14 @@ async fn a_phone_gets_an_encrypted_link_that_shows_one_approval_once() {
     }
     let endpoint = format!("https://localhost:{port}/s/S3CR3T");
     push.subscribe(bearer.shows(subscribe(endpoint))).await.unwrap();
+    let subscribed = daemon.connect().await.events("", "push_subscription").await;
+    let [subscribed] = &subscribed[..] else { panic!("{subscribed:?}") };
+    let on_record = record(subscribed);
+    assert_eq!(
+        (&on_record["principal"], &on_record["details"]["state"]),
+        (&"token:phone".into(), &"subscribed".into())
+    );
+    assert!(!on_record.to_string().contains("S3CR3T"), "the endpoint is a secret");
 
     let mut run = review(&daemon, "w").await;
     let asked = run.asks(edit()).await;

@@ -130,6 +130,31 @@ async fn a_bad_policy_keeps_the_daemon_from_starting_and_fails_the_check() {
     }
 }
 
+#[tokio::test]
+async fn signed_consent_without_a_console_is_a_problem_of_the_policy() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().display();
+    std::fs::create_dir(directory.path().join("policy")).unwrap();
+    let policy = "profiles: { p: { operations: { write: ask }, approvals: { passkey: high } } }\nroles: { worker: { allow: \"*\" } }\n";
+    std::fs::write(directory.path().join("policy/a.yaml"), policy).unwrap();
+    let text = format!(
+        "listen: {{ unix: {{ path: {root}/cofferd.sock }} }}\nstate_dir: {root}/state\npolicy_dir: {root}/policy\n"
+    );
+    let config = written(directory.path(), &text);
+    for arguments in [&["--check-config"][..], &[]] {
+        let output = cofferd(arguments, &config).await;
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = said(&output);
+        assert!(said.contains("profiles.p.approvals.passkey: needs a console with a name"), "{said}");
+    }
+    let address = "console: { listen: '127.0.0.1:0', origin: 'https://192.0.2.7' }\n";
+    let output = cofferd(&["--check-config"], &written(directory.path(), &format!("{text}{address}"))).await;
+    assert!(said(&output).contains("approvals.passkey"), "{}", said(&output));
+    let console = "console: { listen: '127.0.0.1:0' }\n";
+    let output = cofferd(&["--check-config"], &written(directory.path(), &format!("{text}{console}"))).await;
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 /// A policy whose rules and placeholders name the secret `model`.
 const NEEDS_MODEL: &str = "\
 profiles:

@@ -109,6 +109,39 @@ async fn events_are_replayed_from_anywhere_and_followed_by_many() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_the_newest_events_leaves_out_those_before_them() {
+    let daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    let mut run = daemon.run("open", &workspace).await;
+    for _ in 0..5 {
+        run.ok(calls::read("a.txt")).await;
+    }
+    let receipts = EventFilter { kinds: vec!["call_receipt".to_owned()], ..Default::default() };
+    let request =
+        StreamEventsRequest { filter: Some(receipts.clone()), newest_only: true, ..Default::default() };
+    let mut once = stream(&mut run.clients, request.clone()).await;
+    let newest = once.message().await.unwrap().unwrap().event.unwrap();
+    let all = run.clients.events("", "call_receipt").await;
+    assert_eq!((Some(&newest), all.len()), (all.last(), 5));
+    assert!(once.message().await.unwrap().is_none(), "the stream ends with the log");
+
+    let after_sequence = newest.sequence;
+    let mut followed =
+        stream(&mut run.clients, StreamEventsRequest { after_sequence, follow: true, ..request }).await;
+    for _ in 0..200 {
+        run.ok(calls::read("a.txt")).await;
+    }
+    let last = run.clients.events("", "call_receipt").await.pop().unwrap();
+    let mut sent = Vec::new();
+    while sent.last().is_none_or(|event: &AuditEvent| event.sequence < last.sequence) {
+        sent.push(followed.message().await.unwrap().unwrap().event.unwrap());
+    }
+    assert_eq!(sent.last(), Some(&last));
+    assert!(sent.len() < 200, "{} of 200 events were sent", sent.len());
+    assert!(sent.windows(2).all(|pair| pair[0].sequence < pair[1].sequence));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn watchers_see_each_state_of_a_run() {
     let daemon = Daemon::start().await;
     let mut clients = daemon.connect().await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use harness::process::{command, script};
 use harness::v1::call_response::Status;
 use harness::v1::run::State;
-use harness::{Daemon, RunHandle, Setup, binary, calls, pid_of, requests, v1};
+use harness::{Certificates, Daemon, RunHandle, Setup, binary, calls, pid_of, requests, v1};
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tonic::Code;
@@ -131,6 +131,37 @@ async fn twenty_take_overs_lose_no_call_and_no_process() {
     assert_eq!(daemon.containers(), Vec::<String>::new(), "an orderly stop still ends the runs");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn no_attempt_to_connect_over_tls_fails_during_a_take_over() {
+    let certificates = Certificates::make(&["ci"]);
+    let config = "access: [{ certificate: ci, roles: [auditor] }]\n".to_owned();
+    let tcp = certificates.listen("connections_per_second: 10000");
+    let mut daemon = Daemon::start_with(Setup { config, tcp, ..Default::default() }).await;
+    let goes_on = Arc::new(AtomicBool::new(true));
+    let endpoint = certificates.endpoint(&daemon, Some("ci")).unwrap();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (endpoint, goes_on) = (endpoint.clone(), goes_on.clone());
+            tokio::spawn(async move {
+                let mut connected = 0;
+                while goes_on.load(Ordering::Relaxed) {
+                    endpoint.connect().await.unwrap_or_else(|error| panic!("after {connected}: {error:?}"));
+                    connected += 1;
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                connected
+            })
+        })
+        .collect();
+    for _ in 0..5 {
+        daemon.take_over().await;
+    }
+    goes_on.store(false, Ordering::Relaxed);
+    for client in clients {
+        assert!(client.await.unwrap() > 5);
+    }
+}
+
 /// The configuration of the daemon, with one more line.
 fn configured(daemon: &Daemon, line: &str) -> PathBuf {
     let path = daemon.outside().join("other.yaml");
@@ -238,6 +269,31 @@ async fn a_daemon_that_is_killed_while_it_hands_over_is_replaced() {
             daemon.launch().await;
         }
         witness.is_unharmed(&daemon).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_at_any_moment_of_a_hand_over_stops_the_daemon_that_is_left() {
+    for (moment, is_doomed) in moments().flat_map(|moment| [(moment, false), (moment, true)]) {
+        let mut daemon = Daemon::start().await;
+        let _run = daemon.run_on(requests::managed("harness")).await;
+        // One of the two successors fails after the hand-over, so that the earlier daemon goes on.
+        let occupied = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listen = format!("metrics: {{ listen: \"{}\" }}", occupied.local_addr().unwrap());
+        let config = if is_doomed { configured(&daemon, &listen) } else { daemon.config_path() };
+        let mut successor = daemon.spawn_successor(&config);
+        tokio::time::sleep(moment).await;
+        if daemon.has_ended() {
+            // Too late: the successor is the daemon.
+            daemon.is_followed_by(successor).await;
+            daemon.stop().await;
+        } else {
+            daemon.stop().await;
+            let ended = tokio::time::timeout(PATIENCE, successor.wait()).await;
+            assert!(ended.is_ok(), "{moment:?} {is_doomed}: a daemon is left:\n{}", daemon.log());
+        }
+        assert!(!daemon.socket().exists(), "{moment:?} {is_doomed}\n{}", daemon.log());
+        assert_eq!(daemon.containers(), Vec::<String>::new(), "{moment:?} {is_doomed}\n{}", daemon.log());
     }
 }
 

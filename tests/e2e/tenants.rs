@@ -99,6 +99,22 @@ async fn each_bound_refuses_with_its_figures_and_is_on_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_ended_run_counts_its_files_at_once_and_a_kept_workspace_within_the_quota_of_its_run() {
+    let daemon = Daemon::start_with(setup("tenants: { default: { disk_mib: 100 } }", "")).await;
+    let mut first = daemon.run_on(requests::managed("p")).await;
+    first.exec(&["sh", "-c", "head -c 41943040 /dev/zero > big"]).await;
+    first.stop().await;
+    // Right after its end: 40 MiB, and the quota of another run of 64.
+    let refused = refused(&daemon).await;
+    let [used, wanted] = facts(&refused, ["used", "wanted"]);
+    assert!((40..50).contains(&used.parse::<u32>().unwrap()) && wanted == "64", "{used} {wanted}");
+    // A run in that workspace has these files within its own quota.
+    let _second = daemon.run_on(requests::kept("p", first.id())).await;
+    let refused = self::refused(&daemon).await;
+    assert_eq!(facts(&refused, ["used", "wanted"]), ["64", "64"].map(str::to_owned));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_requests_at_once_never_exceed_a_bound() {
     let daemon = Daemon::start_with(setup("tenants: { default: { runs: 3 } }", "")).await;
     let clients = daemon.connect().await;

@@ -40,7 +40,7 @@ const ARROWS: [(&str, &str); 97] = [
         "cli",
         "audit backup capacity certificates checkup cofferdam-client command-context consent-proof daemon-control document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp top tryout usage-report wire",
     ),
-    ("cofferdam-client", "wire"),
+    ("cofferdam-client", "node-id wire"),
     ("command-context", "cofferdam-client compose presentation wire"),
     ("command-rules", "jail operations text"),
     (
@@ -87,7 +87,7 @@ const ARROWS: [(&str, &str); 97] = [
     ("leftovers", ""),
     (
         "listener",
-        "admission audit audit-service identity oidc operations refusal runs signature-twins store take-over timestamp wire",
+        "admission audit audit-service identity node-id oidc operations refusal runs signature-twins store take-over timestamp wire",
     ),
     ("loopback-dial", ""),
     ("mcp", "admission api-access text wire"),
@@ -117,7 +117,7 @@ const ARROWS: [(&str, &str); 97] = [
     ),
     ("readiness", "audit-service policy refusal runs service-manager store"),
     ("redact", "text"),
-    ("refusal", "operations wire"),
+    ("refusal", "node-id operations wire"),
     (
         "run-directories",
         "containers executor host-launch identity jail leftovers operations policy refusal run-record",

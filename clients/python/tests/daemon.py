@@ -25,8 +25,8 @@ def coffer(*arguments: str) -> str:
 class Daemon:
     """A cofferd with a directory of its own."""
 
-    def __init__(self, config: str = "", tcp: str = "") -> None:
-        """`tcp`: keys of `listen.tcp`."""
+    def __init__(self, config: str = "", tcp: str = "", *, self_approval: bool = True) -> None:
+        """`tcp`: keys of `listen.tcp`. `self_approval`: a client may consent to its own calls."""
         self.place = Path(tempfile.mkdtemp(prefix="cofferdam-sdk-", dir="/var/tmp"))
         self.roots = self.place / "roots"
         self.roots.mkdir()
@@ -35,7 +35,7 @@ class Daemon:
             f'listen:\n  unix: {{ path: {self.place}/cofferd.sock, mode: "0660" }}\n'
             + (f"  tcp: {{ {tcp} }}\n" if tcp else "")
             + f"state_dir: {self.place}/state\nworkspace_roots: [{self.roots}]\n"
-            f"approvals: {{ allow_self_approval: true }}\n{config}"
+            f"approvals: {{ allow_self_approval: {str(self_approval).lower()} }}\n{config}"
         )
         self.child: subprocess.Popen[bytes] | None = None
         self.leash: subprocess.Popen[bytes] | None = None

@@ -81,6 +81,7 @@ def test_arguments_become_a_request() -> None:
         memory_mib=512,
         ports=[5432],
         depends_on=["cache"],
+        egress={"only": ["files.example.org"]},
     )
     assert _requests.companion(given) == v1.Companion(
         name="db",
@@ -92,6 +93,7 @@ def test_arguments_become_a_request() -> None:
         memory_mib=512,
         ports=[5432],
         depends_on=["cache"],
+        egress_json='{"only": ["files.example.org"]}',
     )
     assert _requests.companion(Companion("a", "b")) == v1.Companion(name="a", image="b")
     assert "hunter2" not in repr(Companion("a", "b", secret_env={"P": "hunter2"}))

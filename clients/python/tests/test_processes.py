@@ -16,6 +16,8 @@ from proxy import Proxy
 from cofferdam import (
     ApprovalRequired,
     AsyncSandbox,
+    AwaitingApproval,
+    Client,
     CommandHandle,
     CommandOutput,
     Denied,
@@ -236,6 +238,29 @@ def test_a_person_may_be_asked_first(mortal_with_policy: Daemon) -> None:
                 time.sleep(0.02)
             sandbox.approvals.approve(pending[0].approval_id)
             assert running.result(timeout=30).stdout == "again\n"
+
+
+def test_a_call_outlasts_the_reviewer_of_another_one(client: Client) -> None:
+    def has_refused(sandbox: Sandbox) -> bool:
+        receipts = sandbox.audit.stream(follow=False, kinds=["call_receipt"])
+        return any(event.record["outcome"].get("reason") == "AWAITING_APPROVAL" for event in receipts)
+
+    with Sandbox.create(profile="open", client=client, wait_for_approval=True) as sandbox, ThreadPoolExecutor(2) as threads:
+        sandbox.files.write("a.txt", "x")
+        removing = threads.submit(sandbox.files.remove, "a.txt")
+        while not (pending := sandbox.approvals.list()):
+            time.sleep(0.02)
+        beside = threads.submit(lambda: sandbox.commands.run(["echo", "done"], timeout=1))
+        while not has_refused(sandbox):
+            assert not beside.done()
+            time.sleep(0.1)
+        # A refusal is the outcome of its request id.
+        with pytest.raises(AwaitingApproval, match="this call waited for"):
+            sandbox.with_options(request_id="once").commands.run(["true"], timeout=1)
+        assert not beside.done()
+        sandbox.approvals.approve(pending[0].approval_id)
+        removing.result(timeout=30)
+        assert beside.result(timeout=30).stdout == "done\n"
 
 
 @pytest.fixture

@@ -29,13 +29,14 @@ use wire::v1::tool_service_client::ToolServiceClient;
 use wire::v1::trash_service_client::TrashServiceClient;
 use wire::v1::usage_service_client::UsageServiceClient;
 
+use crate::routed::Routed;
 use crate::token::{Credentials, Token, TraceContext};
 
 /// Largest answer that is accepted, bytes: more than any limit of the daemon, and far less than would hurt.
 const LARGEST_MESSAGE: usize = 64 << 20;
 
-/// A connection that sends the token, if there is one, with every request.
-pub type AuthenticatedChannel = InterceptedService<Channel, Credentials>;
+/// A connection that sends the token, if there is one, and the node, if an id names one, with every request.
+pub type AuthenticatedChannel = InterceptedService<Routed<Channel>, Credentials>;
 
 /// The daemon's services. Cheap to clone; all clones share the connection.
 #[derive(Clone, Debug)]
@@ -63,7 +64,7 @@ macro_rules! services {
         impl Client {
             $(#[doc = concat!("`", stringify!($client), "`, as `tonic` generates it.")]
             pub fn $name(&self) -> $client<AuthenticatedChannel> {
-                $client::with_interceptor(self.channel.clone(), self.credentials.clone())
+                $client::with_interceptor(Routed(self.channel.clone()), self.credentials.clone())
                     .max_decoding_message_size(LARGEST_MESSAGE)
             })*
         }

@@ -13,12 +13,12 @@ import { randomUUID } from "node:crypto";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "./client.js";
 import { ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NotFound } from "./errors.js";
-import type { Options } from "./options.js";
+import { type Options, outlastsReviewers } from "./options.js";
 import { Output } from "./output.js";
 import { type OperationInit, onlyReads } from "./requests.js";
 import { present } from "./results.js";
-import type { Patience } from "./settings.js";
-import { failed } from "./status.js";
+import { type Patience, Pauses } from "./settings.js";
+import { failed, isVoid } from "./status.js";
 import { sleep } from "./transport.js";
 import type { OutputCallback } from "./types.js";
 import {
@@ -41,6 +41,11 @@ const READ_TIMEOUT = 600;
 const CANCEL_TIMEOUT = 5;
 // How often it is asked meanwhile whether the call is over.
 const ENDINGS = 100;
+// Most questions about one call whose files go on changing, after the first one.
+const QUESTIONS = 8;
+
+// Reason of a call that was not made, because its run waits for a reviewer of another call.
+const AWAITING = "AWAITING_APPROVAL";
 
 /** Callbacks for the output of a call, and the signal that ends it. */
 export interface Listener {
@@ -67,8 +72,8 @@ class Call {
   readonly #end: AbortController | null;
   #onAccepted: (() => void) | null = null;
   #callId = "";
-  // The caller's own code threw: that is no answer of the daemon.
-  #callbackThrew = false;
+  /** The caller's own code threw: that is no answer of the daemon. */
+  callbackThrew = false;
   #abandoned = false;
 
   constructor(client: Client, request: CallRequest, listener: Listener) {
@@ -102,7 +107,7 @@ class Call {
       await this.#tell(this.#listener.onStderr, this.#stderr.rest());
       return { response, stdout: this.#stdout.whole(), stderr: this.#stderr.whole() };
     } catch (error) {
-      if (this.#callbackThrew) {
+      if (this.callbackThrew) {
         this.#client.transport.afterwards(() => this.#cancel());
       } else if (error instanceof CofferdamError) {
         error.callId ??= this.#callId || null;
@@ -123,7 +128,7 @@ class Call {
         }
       } catch (error) {
         const pause = repeatable && this.#client.transport.isLost(error) ? patience.pause() : null;
-        if (this.#callbackThrew || pause === null) {
+        if (this.callbackThrew || pause === null) {
           throw error;
         }
         await sleep(pause, this.#end?.signal);
@@ -133,7 +138,7 @@ class Call {
           return await this.#polled();
         } catch (error) {
           // It is in no record: it never began.
-          if (this.#callbackThrew || !(error instanceof NotFound) || this.#stdout.next || this.#stderr.next) {
+          if (this.callbackThrew || !(error instanceof NotFound) || this.#stdout.next || this.#stderr.next) {
             throw error;
           }
           this.#callId = "";
@@ -213,7 +218,7 @@ class Call {
     try {
       await callback(text);
     } catch (error) {
-      this.#callbackThrew = true;
+      this.callbackThrew = true;
       throw error;
     }
   }
@@ -257,6 +262,20 @@ class Call {
   }
 }
 
+function newId(): string {
+  return randomUUID().replaceAll("-", "");
+}
+
+/** The outcome. Throws for a call that was made earlier, by the same request id, and whose result is there no longer. */
+function kept(outcome: Outcome): Outcome {
+  const { callId, resultDropped } = outcome.response;
+  if (resultDropped) {
+    const message = "the call was made before, and its result is no longer stored";
+    throw new NotFound(message, { reason: "RESULT_DROPPED", callId, hint: "It was not made again." });
+  }
+  return outcome;
+}
+
 /** Makes calls of one run, all with the same options. */
 export class Caller {
   readonly client: Client;
@@ -269,7 +288,13 @@ export class Caller {
     this.options = options;
   }
 
-  /** The outcome, also of a tool that failed. Throws for a refusal, and if the daemon is gone. */
+  /**
+   * The outcome, also of a tool that failed. Throws for a refusal, and if the daemon is gone.
+   *
+   * The reviewer of another call may take longer than the call itself may wait. An approved call may find other files than
+   * its reviewer saw, because another one was first. It has done nothing then, and is made anew if its caller waits for
+   * people: consent to the present files is asked for.
+   */
   async call(
     asked: { operation: OperationInit } | { dialect: MessageInitShape<typeof DialectCallSchema> },
     listener: Listener = {},
@@ -289,7 +314,7 @@ export class Caller {
     const signal = either(listener.signal, this.options.signal);
     // A call that only reads can be repeated as it is. The daemon knows any other by its id.
     if (this.options.requestId !== "" || made.case !== "operation" || !onlyReads(made.value.kind)) {
-      request.requestId = this.options.requestId || randomUUID().replaceAll("-", "");
+      request.requestId = this.options.requestId || newId();
     } else if (!request.waitForApproval) {
       // As one answer: there is no output to follow.
       request.cancelOnDisconnect = true;
@@ -297,13 +322,51 @@ export class Caller {
       const response = await this.client.transport.unary(ToolService.method.call, request, options);
       return { response, stdout: new Uint8Array(), stderr: new Uint8Array() };
     }
-    const outcome = await new Call(this.client, request, { ...listener, signal }).outcome();
-    const { callId, resultDropped } = outcome.response;
-    if (resultDropped) {
-      const message = "the call was made before, and its result is no longer stored";
-      throw new NotFound(message, { reason: "RESULT_DROPPED", callId, hint: "It was not made again." });
+    const attempt = (last = false) => this.#attempted(request, { ...listener, signal }, last);
+    const outcome = await attempt();
+    if (outcome !== null) {
+      return kept(outcome);
     }
-    return outcome;
+    // One at a time: each changes the files that the consent to the next one covers.
+    return await this.client.transport.inTurn(this.runId, signal, async () => {
+      for (let left = QUESTIONS; ; ) {
+        left--;
+        request.requestId = newId();
+        const outcome = await attempt(left === 0);
+        if (outcome !== null) {
+          return kept(outcome);
+        }
+      }
+    });
+  }
+
+  /** The outcome. null: another call has changed the files that its reviewer saw, and it is not the `last` attempt. */
+  async #attempted(request: CallRequest, listener: Listener, last: boolean): Promise<Outcome | null> {
+    const anew = (reason = "", details: Readonly<Record<string, string>> = {}) =>
+      outlastsReviewers(this.options) && (reason === AWAITING || (isVoid(details) && !last));
+    const pauses = new Pauses();
+    for (;;) {
+      const call = new Call(this.client, request, listener);
+      let reason: string;
+      try {
+        const outcome = await call.outcome();
+        const { error } = outcome.response;
+        if (error === undefined || !anew(error.reason, error.details)) {
+          return outcome;
+        }
+        reason = error.reason;
+      } catch (error) {
+        if (!(error instanceof CofferdamError) || call.callbackThrew || !anew(error.reason, error.details)) {
+          throw error;
+        }
+        reason = error.reason;
+      }
+      if (reason !== AWAITING) {
+        return null;
+      }
+      await sleep(pauses.next(), listener.signal);
+      request.requestId = newId();
+    }
   }
 
   /** The result of an operation of this kind. Throws for a tool that failed, too. */

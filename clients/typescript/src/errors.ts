@@ -108,6 +108,27 @@ export class ApprovalRequired extends CofferdamError {
 /** No such run, call, approval, profile, image or program. */
 export class NotFound extends CofferdamError {}
 
+/** The request is for another node of the fleet than the daemon that got it. Nothing was done. */
+export class WrongNodeError extends CofferdamError {
+  protected static override readonly HINT =
+    "Connect to the node that the message names, or to the one address of the fleet.";
+
+  /** The node that refused; null for a daemon that is no node. */
+  get node(): number | null {
+    return numberOf(this.details["node"]);
+  }
+
+  /** The node that the request is for. */
+  get asked(): number | null {
+    return numberOf(this.details["asked"]);
+  }
+}
+
+/** A node's number, of 1 to 5 digits. */
+function numberOf(written: string | undefined): number | null {
+  return written !== undefined && /^[0-9]{1,5}$/.test(written) ? Number(written) : null;
+}
+
 /** No such file or directory. */
 export class FileNotFound extends NotFound {}
 

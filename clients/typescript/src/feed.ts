@@ -12,18 +12,34 @@ interface Sink<M> extends NodeJS.EventEmitter {
   end(): void;
 }
 
-/** Sends all of them, unless the call is over before. Rejected with what the requests themselves throw. */
-export async function feed<I extends DescMessage>(
-  call: Sink<MessageShape<I>>,
+/** The first request of a stream, if there is one, and all of them. Rejected with what the requests themselves throw. */
+export async function begun<I extends DescMessage>(
   schema: I,
   requests: Requests<I>,
-  over: AbortSignal,
-): Promise<void> {
+): Promise<{ first: MessageShape<I> | undefined; whole: AsyncGenerator<MessageShape<I>, void> }> {
+  const whole = made(schema, requests);
+  const { value: first } = await whole.next();
+  return { first: first || undefined, whole: first ? followed(first, whole) : whole };
+}
+
+async function* made<I extends DescMessage>(schema: I, requests: Requests<I>) {
+  for await (const request of requests) {
+    yield create(schema, request);
+  }
+}
+
+async function* followed<M>(first: M, rest: AsyncGenerator<M, void>): AsyncGenerator<M, void> {
+  yield first;
+  yield* rest;
+}
+
+/** Sends all of them, unless the call is over before. Rejected with what the requests themselves throw. */
+export async function feed<M>(call: Sink<M>, requests: AsyncIterable<M>, over: AbortSignal): Promise<void> {
   for await (const request of requests) {
     if (over.aborted) {
       return;
     }
-    if (!call.write(create(schema, request))) {
+    if (!call.write(request)) {
       await once(call, "drain", { signal: over }).catch(() => {});
     }
   }

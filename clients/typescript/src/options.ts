@@ -20,3 +20,11 @@ export function initial(options: Partial<Options>): Options {
   const { waitForApproval = false, onAwaitingApproval = "wait", env = {} } = options;
   return { waitForApproval, onAwaitingApproval, taskId: "", correlationId: "", requestId: "", env };
 }
+
+/**
+ * Whether a call that could not be made because of reviewers is made anew. One that has a request id cannot be: the refusal
+ * is the outcome of that id.
+ */
+export function outlastsReviewers({ waitForApproval, onAwaitingApproval, requestId }: Options): boolean {
+  return waitForApproval && onAwaitingApproval === "wait" && requestId === "";
+}

@@ -119,6 +119,7 @@ export function companion(given: Companion): MessageInitShape<typeof CompanionSc
     memoryMib: unsigned(`${of}: memoryMib`, given.memoryMib ?? 0),
     ports: (given.ports ?? []).map((port) => unsigned(`${of}: ports`, port)),
     dependsOn: [...(given.dependsOn ?? [])],
+    egressJson: given.egress === undefined ? "" : JSON.stringify(given.egress),
   };
 }
 

@@ -69,11 +69,15 @@ export interface Connection {
 export interface ConnectOptions extends Connection {
   /** For each command of this object, beside its own. The profile says which names are allowed. */
   env?: Readonly<Record<string, string>>;
-  /** Wait for a person where one has to consent, instead of `ApprovalRequired`. */
+  /**
+   * Wait for a person where one has to consent, instead of `ApprovalRequired`. A call that was approved after another one had
+   * changed its files asks once more.
+   */
   waitForApproval?: boolean;
   /**
    * Behaviour of a call that finds the run frozen for a reviewer of another call: `wait` in the order of arrival, as long as
-   * its own timeout allows, or `raise` `AwaitingApproval` at once. Default: `wait`.
+   * its own timeout allows (with `waitForApproval` and no `requestId` until the reviewer has decided), or `raise`
+   * `AwaitingApproval` at once. Default: `wait`.
    */
   onAwaitingApproval?: OnAwaitingApproval;
 }
@@ -131,11 +135,15 @@ export interface CreateOptions extends ConnectOptions {
 }
 
 export interface SandboxOptions {
-  /** Wait for a person where one has to consent, instead of `ApprovalRequired`. */
+  /**
+   * Wait for a person where one has to consent, instead of `ApprovalRequired`. A call that was approved after another one had
+   * changed its files asks once more.
+   */
   waitForApproval?: boolean;
   /**
    * Behaviour of a call that finds the run frozen for a reviewer of another call: `wait` in the order of arrival, as long as
-   * its own timeout allows, or `raise` `AwaitingApproval` at once. Default: `wait`.
+   * its own timeout allows (with `waitForApproval` and no `requestId` until the reviewer has decided), or `raise`
+   * `AwaitingApproval` at once. Default: `wait`.
    */
   onAwaitingApproval?: OnAwaitingApproval;
   /** For the record, at most 128 characters. */

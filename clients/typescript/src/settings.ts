@@ -10,6 +10,8 @@ const DEFAULT_ENDPOINT = "unix:/run/cofferdam/cofferd.sock";
 const ENDPOINT_VARIABLE = "COFFERDAM_ENDPOINT";
 const TOKEN_VARIABLE = "COFFERDAM_TOKEN";
 const TLS_VARIABLE = "COFFERDAM_TLS";
+// Seconds between two attempts of a call while its run waits for a person.
+const LONGEST_PAUSE = 15;
 
 // Far more than any message of the daemon has.
 const LARGEST_MESSAGE = 64 * 1024 * 1024;
@@ -197,5 +199,17 @@ export class Patience {
   restore(): void {
     this.#until = null;
     this.#pause = 0.05;
+  }
+}
+
+/** Pauses between the attempts of a call while its run waits for a person. Each attempt is on record and counts. */
+export class Pauses {
+  #next = 1;
+
+  /** Seconds until the next attempt. */
+  next(): number {
+    const pause = this.#next;
+    this.#next = Math.min(2 * pause, LONGEST_PAUSE);
+    return pause;
   }
 }

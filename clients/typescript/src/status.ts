@@ -27,6 +27,7 @@ const BY_REASON: ReadonlyMap<string, Kind> = new Map<string, Kind>([
   ["INVALID_FRONTMATTER", errors.InvalidArgument],
   ["INVALID_ARGUMENT", errors.InvalidArgument],
   ["NOT_FOUND", errors.NotFound],
+  ["WRONG_NODE", errors.WrongNodeError],
   ["IMAGE_MISSING", errors.NotFound],
   ["IMAGE_NOT_ALLOWED", errors.Denied],
   ["IMAGE_UNUSABLE", errors.InvalidArgument],
@@ -54,6 +55,11 @@ const WITHOUT_REASON: ReadonlyMap<status, Kind> = new Map<status, Kind>([
   [status.NOT_FOUND, errors.NotFound],
   [status.INVALID_ARGUMENT, errors.InvalidArgument],
 ]);
+
+/** Whether the files that a reviewer saw have changed since. Nothing was done; another consent has to be asked for. */
+export function isVoid(details: Readonly<Record<string, string>>): boolean {
+  return details["approval"] === "void";
+}
 
 /** The error for a status; anything else as it is. */
 export function refused(error: unknown): unknown {

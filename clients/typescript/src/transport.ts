@@ -6,6 +6,7 @@ import {
   type DescMessage,
   type DescMethod,
   fromBinary,
+  type Message,
   type MessageInitShape,
   type MessageShape,
   toBinary,
@@ -19,7 +20,8 @@ import {
   Metadata,
 } from "@grpc/grpc-js";
 import { DaemonUnreachable } from "./errors.js";
-import { feed, type Requests } from "./feed.js";
+import { begun, feed, type Requests } from "./feed.js";
+import { NODE_METADATA, nodeFor } from "./node.js";
 import { Patience, type Settings } from "./settings.js";
 import { refused } from "./status.js";
 import { currentTrace } from "./trace.js";
@@ -55,6 +57,8 @@ export class Transport {
   #connected = false;
   readonly #active = new Set<{ cancel(): void }>();
   readonly #afterwards = new Set<Promise<void>>();
+  // By run: the end of the last work in its line.
+  readonly #turns = new Map<string, Promise<void>>();
 
   constructor(settings: Settings) {
     this.settings = settings;
@@ -116,7 +120,7 @@ export class Transport {
         encode,
         decode,
         request,
-        this.#metadata(),
+        this.#metadata(method.input, request),
         deadline(options.timeout ?? this.settings.requestTimeout),
         (error, response) => {
           release();
@@ -140,9 +144,10 @@ export class Transport {
     options.signal?.throwIfAborted();
     const { route, encode, decode } = wire(method);
     const request = create(method.input, init);
+    const metadata = this.#metadata(method.input, request);
     const until = streamDeadline(options);
     yield* this.#answers(
-      this.#open().makeServerStreamRequest(route, encode, decode, request, this.#metadata(), until),
+      this.#open().makeServerStreamRequest(route, encode, decode, request, metadata, until),
       options,
     );
   }
@@ -156,18 +161,21 @@ export class Transport {
     await this.#reconnected(options.signal);
     options.signal?.throwIfAborted();
     const { route, encode, decode } = wire(method);
+    const { first, whole } = await begun(method.input, requests);
+    options.signal?.throwIfAborted();
+    const metadata = this.#metadata(method.input, first);
     const over = new AbortController();
     try {
       const response = await new Promise<MessageShape<O>>((resolve, reject) => {
         const answered = (error: unknown, answer?: MessageShape<O>) =>
           error === null && answer !== undefined ? resolve(answer) : reject(error);
         const until = streamDeadline(options);
-        const call = this.#open().makeClientStreamRequest(route, encode, decode, this.#metadata(), until, answered);
+        const call = this.#open().makeClientStreamRequest(route, encode, decode, metadata, until, answered);
         // `answered` is told it, too.
         call.on("error", () => {});
         const release = this.#hold(call, options.signal);
         over.signal.addEventListener("abort", release);
-        feed(call, method.input, requests, over.signal).catch((error) => {
+        feed(call, whole, over.signal).catch((error) => {
           reject(error);
           call.cancel();
         });
@@ -190,10 +198,13 @@ export class Transport {
   ): AsyncGenerator<MessageShape<O>, void> {
     options.signal?.throwIfAborted();
     const { route, encode, decode } = wire(method);
-    const call = this.#open().makeBidiStreamRequest(route, encode, decode, this.#metadata(), streamDeadline(options));
+    const { first, whole } = await begun(method.input, requests);
+    options.signal?.throwIfAborted();
+    const metadata = this.#metadata(method.input, first);
+    const call = this.#open().makeBidiStreamRequest(route, encode, decode, metadata, streamDeadline(options));
     const over = new AbortController();
     const thrown: unknown[] = [];
-    feed(call, method.input, requests, over.signal).catch((error) => {
+    feed(call, whole, over.signal).catch((error) => {
       thrown.push(error);
       call.cancel();
     });
@@ -243,6 +254,25 @@ export class Transport {
     void begun.then(() => this.#afterwards.delete(begun));
   }
 
+  /** Does work of a run when the work before it has ended, because a person is asked about each once more. */
+  async inTurn<T>(runId: string, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+    const before = this.#turns.get(runId);
+    const { promise: ended, resolve: end } = settled();
+    const turn = before === undefined ? ended : before.then(() => ended);
+    this.#turns.set(runId, turn);
+    void turn.then(() => {
+      if (this.#turns.get(runId) === turn) {
+        this.#turns.delete(runId);
+      }
+    });
+    try {
+      await unlessAborted(before, signal);
+      return await work();
+    } finally {
+      end();
+    }
+  }
+
   async close(): Promise<void> {
     if (this.#afterwards.size > 0) {
       const end = new AbortController();
@@ -262,8 +292,13 @@ export class Transport {
     return this.#channel;
   }
 
-  #metadata(): Metadata {
+  /** Of this request, or of a stream that begins with it. */
+  #metadata(schema: DescMessage, request: Message | undefined): Metadata {
     const metadata = new Metadata();
+    const node = request === undefined ? null : nodeFor(schema, request);
+    if (node !== null) {
+      metadata.set(NODE_METADATA, String(node));
+    }
     if (this.settings.authorization !== undefined) {
       metadata.set("authorization", this.settings.authorization);
     }
@@ -294,6 +329,25 @@ export async function sleep(seconds: number, signal?: AbortSignal): Promise<void
     signal?.throwIfAborted();
     throw error;
   }
+}
+
+/** A promise, and how it is fulfilled. */
+function settled(): { promise: Promise<void>; resolve: () => void } {
+  let resolve = () => {};
+  const promise = new Promise<void>((fulfil) => {
+    resolve = fulfil;
+  });
+  return { promise, resolve };
+}
+
+/** Waits for a promise that is never rejected. Throws when the signal is aborted. */
+async function unlessAborted(promise: Promise<void> | undefined, signal: AbortSignal | undefined): Promise<void> {
+  signal?.throwIfAborted();
+  const aborted = settled();
+  signal?.addEventListener("abort", aborted.resolve, { once: true });
+  await Promise.race([promise, aborted.promise]);
+  signal?.removeEventListener("abort", aborted.resolve);
+  signal?.throwIfAborted();
 }
 
 /** A method as gRPC takes it. */

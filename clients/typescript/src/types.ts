@@ -91,7 +91,7 @@ export interface Limits {
 /**
  * A container beside a sandbox, such as a database of its tests: commands of the sandbox reach it by its name.
  *
- * It is started before the sandbox is ready, and ended with it. It reaches nothing itself.
+ * It is started before the sandbox is ready, and ended with it. It reaches the hosts that the profile opens to its image.
  */
 export interface Companion {
   /** Small letters, digits and `-`, as in a host name. */
@@ -115,6 +115,8 @@ export interface Companion {
   ports?: readonly number[];
   /** Names of companions that must be ready before it starts. */
   dependsOn?: readonly string[];
+  /** Rules that its connections have to pass beside those of the profile for its image; `{}` for none. */
+  egress?: Readonly<Record<string, unknown>>;
 }
 
 /** A companion, as the daemon knows it. */

@@ -237,7 +237,7 @@ impl Alerts {
         if comment.chars().count() > MAX_COMMENT {
             return Err(Refusal::invalid("comment", format!("must be at most {MAX_COMMENT} characters")));
         }
-        let alert = self.get(id).ok_or_else(no_such_alert)?;
+        let alert = self.get(id).ok_or_else(|| no_such_alert(id))?;
         if let Some(word) = &alert.acknowledged {
             return Err(Refusal::new(
                 Reason::PreconditionFailed,
@@ -250,7 +250,7 @@ impl Alerts {
         let word = Acknowledged { by: principal.name.clone(), at: UnixMillis::now().0, comment };
         let lifted = self.lift(id, word).await;
         self.keep().await;
-        lifted.or_else(|| self.get(id)).ok_or_else(no_such_alert)
+        lifted.or_else(|| self.get(id)).ok_or_else(|| no_such_alert(id))
     }
 
     async fn lift(&self, id: AlertId, word: Acknowledged) -> Option<Alert> {
@@ -371,8 +371,8 @@ fn in_force(alert: &mut Alert, until: Option<u64>) {
     alert.imposed.until = until;
 }
 
-fn no_such_alert() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such alert").with("resource", "alert")
+fn no_such_alert(id: AlertId) -> Refusal {
+    Refusal::absent("alert", id, "there is no such alert")
 }
 
 /// Returns the record of an alert. `state`: `raised`, `imposed`, `failed`, `acknowledged`.

@@ -85,6 +85,11 @@ impl Follow {
         }
     }
 
+    /// Returns true if no record is left to read now.
+    pub(crate) fn is_at_head(&self) -> bool {
+        self.head.borrow().is_none_or(|head| self.next > head.sequence)
+    }
+
     async fn read(&mut self, head: u64) -> Result<Result<Vec<Arc<Line>>, ReadError>, Refusal> {
         let last = head.min(self.next.saturating_add(BATCH - 1));
         let reader = self.reader.take().filter(|reader| reader.next_sequence() == self.next);

@@ -9,6 +9,7 @@ mod hooks;
 mod index;
 mod log;
 mod maintenance;
+mod matching;
 mod tail;
 mod thread;
 
@@ -19,5 +20,6 @@ pub use hooks::Couriers;
 pub use index::{Bound, Index, IndexError, Page, Query, State as IndexState};
 pub use log::{AuditLog, LAST_WAIT, Settings, StartError};
 pub use maintenance::Maintenance;
+pub use matching::Matching;
 pub use tail::Line;
 pub use thread::{Signed, Unavailable};

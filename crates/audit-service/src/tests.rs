@@ -2,8 +2,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use audit::{Event, Kind};
+use futures_util::TryStreamExt as _;
 
 use super::{AuditLog, Settings};
+use crate::filter::Filter;
+use crate::matching::Matching;
 
 fn event(call: u32) -> Event {
     Event::new(Kind::CallIntent).call(format!("call-{call}"))
@@ -71,6 +74,41 @@ async fn a_follower_sees_everything_once_and_in_order() {
         log.enqueue(event(call)).await.unwrap();
     }
     assert_eq!(reader.await.unwrap(), numbered(0..900));
+}
+
+#[tokio::test]
+async fn a_reader_of_the_newest_gets_one_record_of_many_and_none_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = open(directory.path());
+    let filter = |call_id: &str| {
+        let wire = wire::v1::EventFilter { call_id: call_id.to_owned(), ..Default::default() };
+        Filter::from_wire(wire).unwrap()
+    };
+    // More than are read at once.
+    for call in 0..900 {
+        log.enqueue(event(call)).await.unwrap();
+    }
+    log.settle().await;
+    for (wanted, found) in [("", Some("call-899")), ("call-7", Some("call-7")), ("call-900", None)] {
+        let mut records = log.read_after(0, false).newest_of(filter(wanted));
+        assert_eq!(next(&mut records).await.as_deref(), found, "{wanted}");
+        assert_eq!(next(&mut records).await, None, "{wanted}");
+    }
+    let mut records = log.read_after(0, true).newest_of(filter(""));
+    assert_eq!(next(&mut records).await.as_deref(), Some("call-899"));
+    for call in 900..950 {
+        log.enqueue(event(call)).await.unwrap();
+    }
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|call| call != "call-949") {
+        seen.push(next(&mut records).await.unwrap());
+    }
+    assert!(seen.len() < 50 && seen.is_sorted(), "{seen:?}");
+}
+
+async fn next(records: &mut Matching) -> Option<String> {
+    let line = records.try_next().await.unwrap();
+    line.map(|line| line.record.event.call_id.clone().unwrap())
 }
 
 /// The disk fails (the directory is gone), calls are refused, nothing that was taken is lost, and it comes back.

@@ -104,6 +104,8 @@ pub enum Kind {
     PasskeyRemoved,
     /// A person signed in to the web console, or out. The record of a sign-in is on disk before the session is valid.
     ConsoleSession,
+    /// A reviewer's browser subscribed to notices with links to approvals, or ended that.
+    PushSubscription,
     /// A client tried an action for which it has no permission.
     EscalationAttempt,
     /// A run used up its quota of the daemon's disk or has space again, or the disk itself ran low or has enough space again.
@@ -179,6 +181,7 @@ impl Kind {
             Self::PasskeyRegistered => "passkey_registered",
             Self::PasskeyRemoved => "passkey_removed",
             Self::ConsoleSession => "console_session",
+            Self::PushSubscription => "push_subscription",
             Self::EscalationAttempt => "escalation_attempt",
             Self::DiskSpace => "disk_space",
             Self::Alert => "alert",

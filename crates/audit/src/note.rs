@@ -73,6 +73,10 @@ impl FromStr for VerifierKey {
         let [ED25519, key @ ..] = &bytes[..] else { return Err(ParseKeyError) };
         let key = <&[u8; 32]>::try_from(key).map_err(|_| ParseKeyError)?;
         let key = VerifyingKey::from_bytes(key).map_err(|_| ParseKeyError)?;
+        // Everybody can sign with a key of a small order.
+        if key.is_weak() {
+            return Err(ParseKeyError);
+        }
         let key = Self { name: name.to_owned(), key };
         if !is_name(name) || format!("{:08x}", key.id()) != id {
             return Err(ParseKeyError);
@@ -202,6 +206,16 @@ mod tests {
         assert!(parsed.is_signed_by(key.public()));
         assert!(!parsed.is_signed_by(SecretKey::new(NAME, &[8; 32]).public()));
         assert!(!parsed.is_signed_by(SecretKey::new("other", &[7; 32]).public()));
+    }
+
+    #[test]
+    fn a_key_with_which_everybody_can_sign_is_refused() {
+        for first in [0, 1] {
+            let mut bytes = [0; 32];
+            bytes[0] = first;
+            let key = VerifierKey { name: NAME.to_owned(), key: VerifyingKey::from_bytes(&bytes).unwrap() };
+            assert_eq!(key.to_string().parse::<VerifierKey>(), Err(ParseKeyError));
+        }
     }
 
     #[test]

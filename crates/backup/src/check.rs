@@ -36,8 +36,14 @@ pub fn check(archive: impl Read, place: &Path) -> Result<Checked, ArchiveError> 
 /// Writes a member as a new file beneath `place`. The name is one of those that a backup can have.
 pub(crate) fn put(place: &Path, name: &str, content: &mut dyn Read) -> io::Result<File> {
     let path = place.join(name);
-    if let Some(parent) = path.parent().filter(|parent| *parent != place) {
-        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    // Not `place` itself: where the caller has removed it, nothing is written any longer.
+    let mut parent = place.to_owned();
+    for directory in Path::new(name).parent().into_iter().flat_map(Path::components) {
+        parent.push(directory);
+        match DirBuilder::new().mode(0o700).create(&parent) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
     }
     let mut file = File::options().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     io::copy(content, &mut file)?;
@@ -75,4 +81,23 @@ pub(crate) fn check_log(log: &Path, head: Head) -> Result<Checked, ArchiveError>
         last_sequence: last.sequence,
         last_hash: last.hash.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_written_beneath_a_place_and_nowhere_without_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = parent.path().join("place");
+        std::fs::create_dir(&place).unwrap();
+        for name in ["store.db", "audit/checkpoints/a", "audit/checkpoints/b"] {
+            put(&place, name, &mut &b"x"[..]).unwrap();
+            assert_eq!(std::fs::read(place.join(name)).unwrap(), b"x");
+        }
+        std::fs::remove_dir_all(&place).unwrap();
+        let failed = put(&place, "audit/checkpoints/c", &mut &b"x"[..]).unwrap_err();
+        assert_eq!((failed.kind(), place.exists()), (io::ErrorKind::NotFound, false));
+    }
 }

@@ -6,6 +6,7 @@ mod encrypted;
 mod format;
 mod read;
 mod restore;
+mod unpacked;
 mod write;
 
 pub use check::{Checked, check};
@@ -13,4 +14,5 @@ pub use encrypted::{Encrypting, is_encrypted, open, open_encrypted};
 pub use format::{Head, STORE, USAGE, VERSION};
 pub use read::ArchiveError;
 pub use restore::{RestoreError, Restored, UNFINISHED, continued, restore, settled};
+pub use unpacked::Unpacked;
 pub use write::{Sources, WriteError, write};

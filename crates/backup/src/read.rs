@@ -14,6 +14,9 @@ const REST: u64 = 64 * 1024;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
+    /// The file cannot be opened, or not with this key.
+    #[error(transparent)]
+    Open(io::Error),
     #[error("not a backup: the archive cannot be read, or it is cut off")]
     Archive(#[source] io::Error),
     /// The archive has an entry that no backup has.

@@ -253,7 +253,7 @@ impl Bases {
             );
             Refusal::new(Reason::PreconditionFailed, message).with("run_id", run.to_string())
         })?;
-        let base = base.ok_or_else(no_such_base)?;
+        let base = base.ok_or_else(|| no_such_base(id))?;
         let _busy = Busy(self, id);
         // Its row goes only after its record.
         let forgotten = match self.audit.record_removal(deleted(&base, cause)).await {

@@ -102,7 +102,7 @@ impl Table {
     /// Returns a base that `principal` may use. Others do not exist for it.
     pub(crate) fn of(&self, id: BaseId, principal: &Principal) -> Result<Base, Refusal> {
         let found = self.lock().get(&id).cloned();
-        found.filter(|base| principal.may_use(&base.principal)).ok_or_else(no_such_base)
+        found.filter(|base| principal.may_use(&base.principal)).ok_or_else(|| no_such_base(id))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<BaseId, Base>> {
@@ -114,7 +114,7 @@ impl runs::Bases for Table {
     fn begin(&self, id: BaseId, principal: &Principal) -> Result<(), Refusal> {
         let mut bases = self.lock();
         let base = bases.get_mut(&id).filter(|base| principal.may_use(&base.principal));
-        let base = base.ok_or_else(no_such_base)?;
+        let base = base.ok_or_else(|| no_such_base(id))?;
         if base.changed {
             return Err(was_changed(id));
         }

@@ -62,7 +62,9 @@ impl Bundles {
     /// Makes a bundle and sends it to the client.
     pub async fn create(&self, principal: &Principal, wanted: Wanted, events: Events) -> Result<(), Refusal> {
         let record = self.runs.get(wanted.run).ok();
-        may_have(principal, record.as_ref())?;
+        if !may_have(principal, record.as_ref()) {
+            return Err(no_run(wanted.run));
+        }
         let Ok(_turn) = self.turns.try_acquire() else {
             return Err(Refusal::new(
                 Reason::Overloaded,
@@ -93,18 +95,18 @@ impl Wanted {
     }
 }
 
-/// Checks that the principal may have a bundle of the run. `record` is `None` if the run was deleted.
+/// Returns true if the principal may have a bundle of the run. `record` is `None` if the run was deleted.
 ///
 /// Operators and auditors may have bundles of any run, also of deleted ones. Other principals may have bundles of runs
 /// that they may use. A principal with the token of a run may have none.
-fn may_have(principal: &Principal, record: Option<&Record>) -> Result<(), Refusal> {
+fn may_have(principal: &Principal, record: Option<&Record>) -> bool {
     let any = [Role::Operator, Role::Auditor].into_iter().any(|role| principal.roles.has(role));
     let own = record.is_some_and(|record| principal.may_use(&record.spec.principal));
-    if principal.run.is_none() && (any || own) { Ok(()) } else { Err(no_run()) }
+    principal.run.is_none() && (any || own)
 }
 
-fn no_run() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run")
+fn no_run(id: RunId) -> Refusal {
+    Refusal::absent("run", id, "there is no such run")
 }
 
 /// A finished bundle that has yet to be sent.
@@ -134,7 +136,7 @@ async fn make(
         blocking(move || collect::read(&log, &run, head, &location, |at| told.progress(at, head))).await?;
     let Collected { mut log, records, summary } = collected;
     if !summary.is_whole() && !wanted.allow_incomplete {
-        return Err(incomplete(&summary, log.removed()));
+        return Err(incomplete(wanted.run, &summary, log.removed()));
     }
 
     let mut members = BTreeMap::from([(RECORDS.to_owned(), records)]);
@@ -189,9 +191,9 @@ async fn make(
 }
 
 /// Refuses a bundle whose first records are no longer in the log.
-fn incomplete(summary: &summary::Summary, removed: u64) -> Refusal {
+fn incomplete(run: RunId, summary: &summary::Summary, removed: u64) -> Refusal {
     if summary.records() == 0 && removed == 0 {
-        return no_run();
+        return no_run(run);
     }
     let what = if summary.records() == 0 {
         "all records of this run, if it had any"

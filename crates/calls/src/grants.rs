@@ -91,7 +91,7 @@ impl Grants {
                 Effect::Grant => "no grant with this id is in force",
                 Effect::Revocation => "no revocation with this id is in force",
             };
-            return Err(Refusal::new(Reason::NotFound, what).with("resource", "permission"));
+            return Err(Refusal::absent("permission", &id, what));
         };
         let ended = Ended { by: principal.to_owned(), at: now, reason: reason.to_owned() };
         let permission = Permission { ended: Some(ended), ..permission };

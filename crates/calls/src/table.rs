@@ -387,21 +387,20 @@ impl CallTable {
                 let Answer { response, finished, .. } = call.answer();
                 Ok(Found { id, run: call.run, response, finished })
             } else {
-                Err(no_such_call())
+                Err(no_such_call(id))
             };
         }
         let stored = self.store.with(move |store| store.call(id)).await;
         let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;
         let stored = stored
             .filter(|stored| principal.may_use_call(stored.run_id, &stored.principal))
-            .ok_or_else(no_such_call)?;
+            .ok_or_else(|| no_such_call(id))?;
         found(&stored)
     }
 }
 
-fn no_such_call() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such call; calls that only read are deleted after a while")
-        .with("resource", "call")
+fn no_such_call(id: CallId) -> Refusal {
+    Refusal::absent("call", id, "there is no such call; calls that only read are deleted after a while")
 }
 
 /// Checks that a request repeats the call that was made with `digest`, by the same principal.

@@ -339,7 +339,7 @@ impl Checkpoints {
                 self.busy.lock().insert(id);
             }))
         });
-        let checkpoint = taken.map_err(needed)??.ok_or_else(no_such_checkpoint)?;
+        let checkpoint = taken.map_err(needed)??.ok_or_else(|| no_such_checkpoint(id))?;
         let _busy = Busy(self, id);
         // Its row goes only after its record.
         let forgotten = match self.audit.record_removal(deleted(&checkpoint, cause)).await {

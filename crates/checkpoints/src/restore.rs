@@ -55,7 +55,7 @@ impl Checkpoints {
     ) -> Result<(AgentCheckpoint, u32), Refusal> {
         let run = self.runs.get(run)?;
         let found = self.table.lock().get(&id).filter(|found| found.run == run.id).cloned();
-        let to = found.ok_or_else(no_such_checkpoint)?;
+        let to = found.ok_or_else(|| no_such_checkpoint(id))?;
         let (before, ended_processes) = self.restore_run(&run, &to, by, true).await?;
         self.keep_newest(&run).await;
         Ok((before.for_agent(), ended_processes))

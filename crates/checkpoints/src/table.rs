@@ -65,7 +65,7 @@ impl Table {
     /// Returns a checkpoint that `principal` may use. Others do not exist for it.
     pub(crate) fn of(&self, id: CheckpointId, principal: &Principal) -> Result<Checkpoint, Refusal> {
         let found = self.lock().get(&id).cloned();
-        found.filter(|found| principal.may_use(&found.principal)).ok_or_else(no_such_checkpoint)
+        found.filter(|found| principal.may_use(&found.principal)).ok_or_else(|| no_such_checkpoint(id))
     }
 
     /// Returns a checkpoint to which a run of `principal` can be restored: one of the run, or the one on which it began.
@@ -92,7 +92,7 @@ impl Table {
     pub(crate) fn keep(&self, id: CheckpointId) -> Result<Used, Refusal> {
         let checkpoints = self.lock();
         if !checkpoints.contains_key(&id) {
-            return Err(no_such_checkpoint());
+            return Err(no_such_checkpoint(id));
         }
         Ok(self.used(id))
     }
@@ -128,7 +128,7 @@ impl runs::Checkpoints for Table {
     fn begin(&self, id: CheckpointId, principal: &Principal) -> Result<Origin, Refusal> {
         let checkpoints = self.lock();
         let found = checkpoints.get(&id).filter(|found| principal.may_use(&found.principal));
-        let found = found.ok_or_else(no_such_checkpoint)?;
+        let found = found.ok_or_else(|| no_such_checkpoint(id))?;
         if found.parts.iter().any(|part| part.part == Part::Repository) {
             let message = "workspace.checkpoint: its workspace is a linked work tree of git, whose repository no other run can have: \
                            create a run with workspace.clone";
@@ -149,8 +149,8 @@ impl runs::Checkpoints for Table {
     }
 }
 
-pub(crate) fn no_such_checkpoint() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such checkpoint").with("resource", "checkpoint")
+pub(crate) fn no_such_checkpoint(id: CheckpointId) -> Refusal {
+    Refusal::absent("checkpoint", id, "there is no such checkpoint")
 }
 
 #[cfg(test)]

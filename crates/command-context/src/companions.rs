@@ -27,6 +27,10 @@ pub struct Companions {
     /// COMPANION:NAME=@PATH, and is never shown; can be repeated.
     #[arg(long = "companion-secret-env", value_name = "COMPANION:NAME[=@PATH]")]
     companion_secret_env: Vec<String>,
+    /// Narrow the connections of a companion: one JSON object in the form of a profile's `egress`, or `@FILE` with one.
+    /// Without it, a companion reaches the hosts that the profile opens to its image; can be repeated.
+    #[arg(long = "companion-egress", value_name = "COMPANION:RULES")]
+    companion_egress: Vec<String>,
     /// Start the services of this Compose file as companions. A key that has no meaning here is an error.
     #[arg(long, value_name = "FILE")]
     compose: Option<PathBuf>,
@@ -60,7 +64,7 @@ impl Companions {
         let place = |name: &str| {
             names.get(name).copied().ok_or_else(|| {
                 Failure::usage(format!(
-                    "a variable is for the companion `{name}`, which the request does not have"
+                    "an option is for the companion `{name}`, which the request does not have"
                 ))
             })
         };
@@ -74,6 +78,17 @@ impl Companions {
             })?;
             let (variable, value) = secret("--companion-secret-env", given)?;
             companions[place(name)?].secret_env.insert(variable, value);
+        }
+        for given in &self.companion_egress {
+            let (name, rules) = given.split_once(':').ok_or_else(|| {
+                Failure::usage("--companion-egress: write COMPANION:RULES or COMPANION:@FILE")
+            })?;
+            let rules = match rules.strip_prefix('@') {
+                Some(path) => std::fs::read_to_string(path)
+                    .map_err(|error| Failure::usage(format!("--companion-egress: {path}: {error}")))?,
+                None => rules.to_owned(),
+            };
+            companions[place(name)?].egress_json = rules;
         }
         Ok(Requested { companions, run: project.run })
     }
@@ -171,6 +186,7 @@ fn of_service(service: compose::Companion) -> Companion {
         memory_mib: service.memory_mib.unwrap_or_default(),
         ports: service.ports.into_iter().map(u32::from).collect(),
         depends_on: service.depends_on,
+        egress_json: String::new(),
     }
 }
 
@@ -242,6 +258,25 @@ mod tests {
         ] {
             let refused = read(&[&db[..], &["--companion-secret-env", bad]].concat()).unwrap_err();
             assert!(refused.contains(told) && !refused.contains("hunter2"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn rules_of_companions_come_from_the_line_and_from_files() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "{\"rules\": []}").unwrap();
+        let of_file = format!("dc:@{}", file.path().display());
+        let both = ["--companion", "name=db,image=a", "--companion", "name=dc,image=a"];
+        let rules = ["--companion-egress", "db:{}", "--companion-egress", &of_file];
+        let made = read(&[&both[..], &rules[..]].concat()).unwrap();
+        let found: Vec<&str> =
+            made.companions.iter().map(|companion| companion.egress_json.as_str()).collect();
+        assert_eq!(found, ["{}", "{\"rules\": []}"]);
+        for (bad, told) in
+            [("{}", "COMPANION:RULES"), ("x:{}", "`x`"), ("db:@/nonexistent/file", "/nonexistent")]
+        {
+            let refused = read(&[&both[..], &["--companion-egress", bad]].concat()).unwrap_err();
+            assert!(refused.contains(told), "{bad}: {refused}");
         }
     }
 

@@ -120,6 +120,28 @@ impl Companion {
         ContainerCgroup::of_pid(process.pid(), &self.container).ok()
     }
 
+    /// Returns a handle of its first process, in whose network namespace it is. Fails once it has ended.
+    pub fn process(&self) -> std::io::Result<OwnedFd> {
+        let process = self.process.as_ref().ok_or(std::io::ErrorKind::NotFound)?;
+        process.handle()
+    }
+
+    /// Puts a process of the host and its children below the limits of its container, in the background.
+    pub fn share_limits(self: &Arc<Self>, pid: u32) {
+        let companion = Arc::clone(self);
+        // Opened now, while the caller holds the process, so that its pid is not reused.
+        let process = HostProcess::of_engine(pid);
+        drop(tokio::task::spawn_blocking(move || {
+            let Some(cgroup) = companion.cgroup() else { return };
+            match process.and_then(|process| cgroup.add_companion(&process)) {
+                Ok(()) | Err(CgroupError::NoSuchProcess) => {}
+                Err(error) => {
+                    tracing::warn!(companion = companion.name, %error, "a process is not below a companion's limits");
+                }
+            }
+        }));
+    }
+
     /// Waits for its end, and returns the exit code.
     pub async fn ended(&self) -> i64 {
         let mut exit = self.exit.subscribe();
@@ -162,8 +184,7 @@ impl Companion {
     }
 
     pub(crate) async fn dial(&self, port: u16) -> Result<tokio::net::TcpStream, DialError> {
-        let network = self.process.as_ref().ok_or_else(|| std::io::ErrorKind::NotFound.into());
-        let network = network.and_then(HostProcess::handle).map_err(DialError::Namespace)?;
+        let network = self.process().map_err(DialError::Namespace)?;
         loopback_dial::dial(network, port).await
     }
 

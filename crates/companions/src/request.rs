@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use egress_rules::Narrowed;
 use operations::{Environment, Reason};
 use policy::{Check, Companion, CompanionRules, NoCompanions, Readiness};
 use refusal::Refusal;
@@ -14,6 +15,10 @@ const FIELD: &str = "companions";
 #[derive(Clone)]
 pub struct Requested {
     pub companion: Companion,
+    /// Rules for its connections.
+    pub rules: Narrowed,
+    /// Variables with placeholders of the secrets that these rules inject. The caller adds them.
+    pub placeholders: BTreeMap<String, String>,
     pub secrets: BTreeMap<String, String>,
 }
 
@@ -31,8 +36,15 @@ pub fn requested<'r>(
     let mut secrets = BTreeMap::new();
     let mut companions = Vec::with_capacity(asked.len());
     for asked in asked {
-        let (companion, values) = one(asked)?;
+        let egress = asked.egress_json.clone();
+        let (mut companion, values) = one(asked)?;
         companion.check().map_err(refused)?;
+        if !egress.is_empty() {
+            let own = rules.narrowed(&companion.image).requested(&egress);
+            let own = own
+                .map_err(|why| Refusal::invalid(FIELD, format!("{}: egress_json: {why}", companion.name)))?;
+            companion.egress = Some(own);
+        }
         let together = companion.env.iter().chain(&values);
         let together: BTreeMap<_, _> = together.map(|(name, value)| (name.clone(), value.clone())).collect();
         if together.len() < companion.env.len() + values.len() {
@@ -48,7 +60,9 @@ pub fn requested<'r>(
     let groups = rules.of_run(companions, egress).map_err(refused)?;
     let with_secrets = |companion: Companion| {
         let secrets = secrets.remove(&companion.name).unwrap_or_default();
-        Requested { companion, secrets }
+        let of_image = rules.narrowed(&companion.image);
+        let rules = companion.egress.iter().cloned().fold(of_image, Narrowed::under);
+        Requested { companion, rules, placeholders: BTreeMap::new(), secrets }
     };
     let mut with_secrets = with_secrets;
     Ok(groups.into_iter().map(|group| group.into_iter().map(&mut with_secrets).collect()).collect())
@@ -62,7 +76,18 @@ fn refused(why: NoCompanions) -> Refusal {
 }
 
 fn one(asked: v1::Companion) -> Result<(Companion, BTreeMap<String, String>), Refusal> {
-    let v1::Companion { name, image, command, env, secret_env, ready, memory_mib, ports, depends_on } = asked;
+    let v1::Companion {
+        name,
+        image,
+        command,
+        env,
+        secret_env,
+        ready,
+        memory_mib,
+        ports,
+        depends_on,
+        egress_json: _,
+    } = asked;
     let port = |port: u32| {
         let bad = || Refusal::invalid(FIELD, "a port is a number from 1 to 65535");
         u16::try_from(port).ok().filter(|port| *port > 0).ok_or_else(bad)
@@ -92,6 +117,7 @@ fn one(asked: v1::Companion) -> Result<(Companion, BTreeMap<String, String>), Re
         memory_mib: memory_mib.into(),
         ports: ports.into_iter().map(port).collect::<Result<BTreeSet<u16>, _>>()?,
         depends_on: depends_on.into_iter().collect(),
+        egress: None,
     };
     Ok((companion, secret_env.into_iter().collect()))
 }
@@ -101,7 +127,12 @@ mod tests {
     use super::*;
 
     fn rules() -> CompanionRules {
-        CompanionRules { images: vec!["db:*".to_owned()], max: 2, memory_mib: 512, defaults: Vec::new() }
+        CompanionRules {
+            images: vec!["db:*".to_owned()],
+            max: 2,
+            memory_mib: 512,
+            ..CompanionRules::default()
+        }
     }
 
     fn db() -> v1::Companion {
@@ -158,6 +189,31 @@ mod tests {
         }
         assert_eq!(with(&|db| db.image = "other:1".to_owned()).reason, Reason::ImageNotAllowed);
         assert!(refusal(vec![db(); 17]).message.contains("more than 16"));
+    }
+
+    #[test]
+    fn rules_of_a_request_are_no_wider_than_those_of_the_profile_for_the_image() {
+        let to = |host: &str| {
+            format!(r#"{{"rules": [{{"host": "{host}", "ports": [443], "decision": "allow"}}]}}"#)
+        };
+        let parsed = |text: &str| egress_rules::Rules::from_json(text).unwrap();
+        let of_image = parsed(&to("*.example.org"));
+        let rules = CompanionRules { egress: [("db:*".to_owned(), of_image.clone())].into(), ..rules() };
+        let rules_of = |egress_json: &str| {
+            let asked = v1::Companion { egress_json: egress_json.to_owned(), ..db() };
+            requested(vec![asked], &rules, []).map(|groups| groups[0][0].rules.clone())
+        };
+        let whole = Narrowed::new(of_image);
+        assert_eq!(rules_of("").unwrap(), whole);
+        let narrower = to("files.example.org");
+        assert_eq!(rules_of(&narrower).unwrap(), whole.clone().under(parsed(&narrower)));
+        assert!(rules_of("{}").unwrap().is_nothing());
+        let wider = to("files.example.net");
+        for bad in [wider.as_str(), "{", r#"{"only": 7}"#] {
+            let refused = rules_of(bad).unwrap_err();
+            assert_eq!(refused.reason, Reason::InvalidArgument);
+            assert!(refused.message.contains("db: egress"), "{}", refused.message);
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Public keys of passkeys, and their signatures.
 
-use ring::signature::{ECDSA_P256_SHA256_ASN1, ED25519, UnparsedPublicKey};
+use ed25519_dalek::{Signature, VerifyingKey};
+use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
 use crate::flaw::Flaw;
@@ -58,7 +59,8 @@ impl PublicKey {
     pub(crate) fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Flaw> {
         if let Some(rest) = bytes.strip_prefix(&ED25519_X) {
             let (key, rest) = rest.split_first_chunk().ok_or(Flaw::Key)?;
-            return Ok((Self::Ed25519(*key), rest));
+            let key = Self::Ed25519(*key);
+            return if key.is_point() { Ok((key, rest)) } else { Err(Flaw::Key) };
         }
         let rest = bytes.strip_prefix(&ES256_X).ok_or(Flaw::Key)?;
         let (x, rest) = rest.split_first_chunk::<COORDINATE>().ok_or(Flaw::Key)?;
@@ -90,21 +92,76 @@ impl PublicKey {
         }
     }
 
+    /// Returns true if a signature by this key can prove something.
+    ///
+    /// A key of Ed25519 with a small order has signatures that hold for nearly every message, and everybody can make them.
     fn is_point(&self) -> bool {
         match self {
             Self::Es256(point) => point[0] == UNCOMPRESSED,
-            Self::Ed25519(_) => true,
+            Self::Ed25519(key) => VerifyingKey::from_bytes(key).is_ok_and(|key| !key.is_weak()),
         }
     }
 
-    /// Checks a signature. `ring` refuses points that are not on the curve.
+    /// Checks a signature. Points that are not on the curve are refused, and so are those of a small order, in a key and in a signature.
     pub(crate) fn verify(&self, message: &[u8], signature: &[u8]) -> Result<(), Flaw> {
         let verified = match self {
             Self::Es256(point) => {
-                UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point).verify(message, signature)
+                UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point).verify(message, signature).is_ok()
             }
-            Self::Ed25519(key) => UnparsedPublicKey::new(&ED25519, key).verify(message, signature),
+            Self::Ed25519(key) => VerifyingKey::from_bytes(key)
+                .and_then(|key| key.verify_strict(message, &Signature::from_slice(signature)?))
+                .is_ok(),
         };
-        verified.map_err(|_| Flaw::Signature)
+        if verified { Ok(()) } else { Err(Flaw::Signature) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Encodings of points whose order divides eight, each as a key: those with y of 0, 1 and -1, and two of order eight.
+    fn weak() -> Vec<[u8; COORDINATE]> {
+        let number = |low: u8, middle: u8, high: u8| {
+            let mut key = [middle; COORDINATE];
+            (key[0], key[COORDINATE - 1]) = (low, high);
+            key
+        };
+        let zero_one_and_minus_one =
+            [(0, 0, 0), (0, 0, 0x80), (1, 0, 0), (1, 0, 0x80), (0xec, 0xff, 0x7f), (0xec, 0xff, 0xff)];
+        // The same again, with the prime added to y.
+        let not_canonical = [(0xed, 0xff, 0x7f), (0xed, 0xff, 0xff), (0xee, 0xff, 0x7f), (0xee, 0xff, 0xff)];
+        let of_order_eight = [
+            "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+            "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        ];
+        let of_order_eight = of_order_eight.map(|key| hex::decode(key).unwrap().try_into().unwrap());
+        let small = zero_one_and_minus_one.into_iter().chain(not_canonical);
+        small.map(|(low, middle, high)| number(low, middle, high)).chain(of_order_eight).collect()
+    }
+
+    #[test]
+    fn keys_with_which_everybody_can_sign_are_not_read() {
+        let keys = weak();
+        assert_eq!(keys.len(), 12);
+        for key in keys {
+            let cose = [&ED25519_X[..], &key].concat();
+            assert_eq!(PublicKey::read(&cose).unwrap_err(), Flaw::Key, "{}", hex::encode(key));
+            let named = serde_json::json!({ "algorithm": "EdDSA", "hex": hex::encode(key) });
+            assert!(PublicKey::from_record(&named).is_none(), "{}", hex::encode(key));
+        }
+    }
+
+    #[test]
+    fn a_signature_that_holds_for_every_message_holds_for_none() {
+        // With the neutral element as key and as R, and 0 as s, the equation of a signature holds whatever was signed.
+        let mut neutral = [0; COORDINATE];
+        neutral[0] = 1;
+        let signature = [&neutral[..], &[0; COORDINATE]].concat();
+        for message in [&b"consent to this"[..], b"and to that"] {
+            let lax = UnparsedPublicKey::new(&ring::signature::ED25519, &neutral);
+            assert!(lax.verify(message, &signature).is_ok(), "the danger is real");
+            assert_eq!(PublicKey::Ed25519(neutral).verify(message, &signature), Err(Flaw::Signature));
+        }
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! One file of the daemon is mounted read-only at a fixed path, and over each bundle that the image has; another one, with the same
 //! certificates in the form that Java reads, in the same way. A place that the image lacks stays without a mount: the runtime would make a
-//! mount point there, which a writable root would keep. The daemon rewrites the files in place, so all their mounts show the same content.
+//! mount point there, which a writable root would keep. Chromium reads the authority from a policy file that no image has, so this one file
+//! does get a mount point, where the image has the directory of Chromium's configuration. The daemon rewrites the files in place, so all
+//! their mounts show the same content.
 
 use std::path::{Path, PathBuf};
 
@@ -26,11 +28,9 @@ pub const BUNDLE_VARIABLES: [&str; 10] = [
     "SSL_CERT_FILE",
 ];
 
-/// Number of paths at the end of [`PLACES`] that are for Java.
-const OF_JAVA: usize = 5;
 /// Paths of the bundles of distributions: Debian and Alpine, then Fedora, then Alpine. Those for Java are of the same distributions, and
-/// of Eclipse Temurin.
-pub(crate) const PLACES: [&str; 9] = [
+/// of Eclipse Temurin. The last ones are [`POLICIES`].
+pub(crate) const PLACES: [&str; 12] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -40,7 +40,20 @@ pub(crate) const PLACES: [&str; 9] = [
     "/etc/pki/ca-trust/extracted/java/cacerts",
     "/opt/java/openjdk/lib/security/cacerts",
     "/opt/java/openjdk/jre/lib/security/cacerts",
+    POLICIES[0],
+    POLICIES[1],
+    POLICIES[2],
 ];
+
+/// Paths of a policy file for Chromium of Debian and Fedora, for Chrome, and for Chromium of Ubuntu. It is beside the files of the image.
+pub const POLICIES: [&str; 3] = [
+    "/etc/chromium/policies/managed/cofferdam.json",
+    "/etc/opt/chrome/policies/managed/cofferdam.json",
+    "/etc/chromium-browser/policies/managed/cofferdam.json",
+];
+
+/// Number of directories at the end of the way to a policy file that an image may lack.
+pub(crate) const MADE_FOR_POLICIES: usize = 2;
 
 /// Returns the directories of a place, outermost first. `/etc` of each image is a directory.
 pub(crate) fn parents(place: &str) -> impl Iterator<Item = &str> {
@@ -53,18 +66,31 @@ pub fn java_store(bundle: &Path) -> PathBuf {
     bundle.with_file_name("cacerts.p12")
 }
 
+/// Returns the daemon's file with the policy for Chromium, beside the bundle.
+pub fn chromium_policy(bundle: &Path) -> PathBuf {
+    bundle.with_file_name("chromium.json")
+}
+
+/// Returns the daemon's file for this path of a container.
+fn file_of(bundle: &Path, target: &str) -> PathBuf {
+    if POLICIES.contains(&target) {
+        chromium_policy(bundle)
+    } else if target == JAVA_STORE_PATH || target.ends_with("/cacerts") {
+        java_store(bundle)
+    } else {
+        bundle.to_owned()
+    }
+}
+
 /// Returns the places of the list among these paths, which a record has stored.
 pub fn known_bundles<'p>(paths: impl IntoIterator<Item = &'p str>) -> Vec<&'static str> {
     paths.into_iter().filter_map(|path| PLACES.into_iter().find(|place| *place == path)).collect()
 }
 
-/// Returns the mounts of the bundle at `source` and of the store for Java: their own paths, and those of the image's bundles.
+/// Returns the mounts of the bundle at `source`, of the store for Java and of the policy for Chromium: their own paths, and those of the
+/// image's bundles.
 pub fn bundle_mounts(source: &Path, image: &[&'static str]) -> impl Iterator<Item = (PathBuf, &'static str)> {
-    [BUNDLE_PATH, JAVA_STORE_PATH].iter().chain(image).map(move |target| {
-        let is_of_java =
-            *target == JAVA_STORE_PATH || PLACES.iter().rev().take(OF_JAVA).any(|place| place == target);
-        (if is_of_java { java_store(source) } else { source.to_owned() }, *target)
-    })
+    [BUNDLE_PATH, JAVA_STORE_PATH].iter().chain(image).map(move |target| (file_of(source, target), *target))
 }
 
 #[cfg(test)]
@@ -91,8 +117,22 @@ mod tests {
         assert_eq!(mounts.len(), PLACES.len() + 2);
         for (file, target) in mounts {
             let is_java = target.ends_with("cacerts") || target == JAVA_STORE_PATH;
-            let name = if is_java { "cacerts.p12" } else { "ca-bundle.pem" };
+            let name = match target {
+                policy if policy.ends_with(".json") => "chromium.json",
+                _ if is_java => "cacerts.p12",
+                _ => "ca-bundle.pem",
+            };
             assert_eq!(file, Path::new("/srv/run").join(name), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_in_a_directory_that_the_image_may_lack() {
+        for policy in POLICIES {
+            let made: Vec<_> = parents(policy).collect();
+            let (of_image, made) = made.split_at(made.len() - MADE_FOR_POLICIES);
+            assert!(!of_image.is_empty() && !of_image.iter().any(|parent| parent.ends_with("policies")));
+            assert!(made[0].ends_with("/policies") && made[1].ends_with("/policies/managed"), "{made:?}");
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use crate::bundle::{BUNDLE_PATH, JAVA_STORE_PATH, PLACES, parents};
+use crate::bundle::{BUNDLE_PATH, JAVA_STORE_PATH, MADE_FOR_POLICIES, PLACES, POLICIES, parents};
 use crate::docker::Engine;
 use crate::engine::{EngineError, FileKind, ImageRefused};
 use crate::hardening::GUEST_PATH;
@@ -56,31 +56,49 @@ pub async fn check_image_paths(
 /// Returns the bundles that an image has, in a container that was never started. `/etc` of the image is a directory.
 ///
 /// A bundle beneath a link is left out: the link could lead to a place where something else is mounted once the container runs, and the
-/// runtime would make the file there. A link to another bundle of the list is that bundle.
+/// runtime would make the file there. A link to another bundle of the list is that bundle. A policy for Chromium is among them if the image
+/// has its directory, and neither a link nor a file on the way.
 async fn image_bundles(engine: &Engine, container: &ContainerId) -> Result<Vec<&'static str>, EngineError> {
     let mut found = Vec::new();
     for place in PLACES {
-        if is_beneath_directories(engine, container, place).await?
-            && is_bundle(engine, container, place).await?
-        {
+        let is_policy = POLICIES.contains(&place);
+        let made = if is_policy { MADE_FOR_POLICIES } else { 0 };
+        if !is_beneath_directories(engine, container, place, made).await? {
+            continue;
+        }
+        let has_place = if is_policy {
+            is_free(engine, container, place).await?
+        } else {
+            is_bundle(engine, container, place).await?
+        };
+        if has_place {
             found.push(place);
         }
     }
     Ok(found)
 }
 
+/// Returns true if there are directories alone on the way to a place. The last `made` of them may be missing.
 async fn is_beneath_directories(
     engine: &Engine,
     container: &ContainerId,
     place: &str,
+    made: usize,
 ) -> Result<bool, EngineError> {
-    for parent in parents(place) {
-        let found = engine.look(container, parent).await?;
-        if found.is_none_or(|found| found.kind != FileKind::Directory) {
-            return Ok(false);
+    let needed = parents(place).count().saturating_sub(made);
+    for (number, parent) in parents(place).enumerate() {
+        match engine.look(container, parent).await? {
+            Some(found) if found.kind == FileKind::Directory => {}
+            None if number >= needed => return Ok(true),
+            _ => return Ok(false),
         }
     }
     Ok(true)
+}
+
+/// Returns true if nothing but a file is at a place, which is the daemon's by its name.
+async fn is_free(engine: &Engine, container: &ContainerId, place: &str) -> Result<bool, EngineError> {
+    Ok(engine.look(container, place).await?.is_none_or(|found| found.kind == FileKind::File))
 }
 
 async fn is_bundle(engine: &Engine, container: &ContainerId, place: &str) -> Result<bool, EngineError> {

@@ -26,7 +26,9 @@ mod verify;
 pub use advisories::{ADVISORY_CAVEAT, Advisory, advisories};
 pub use beside::ImageProgram;
 pub use boundary::Boundary;
-pub use bundle::{BUNDLE_PATH, BUNDLE_VARIABLES, bundle_mounts, java_store, known_bundles};
+pub use bundle::{
+    BUNDLE_PATH, BUNDLE_VARIABLES, POLICIES, bundle_mounts, chromium_policy, java_store, known_bundles,
+};
 pub use busybox::{Busybox, NoBusybox};
 pub use cgroups::{
     CgroupError, Commands, ContainerCgroup, Group, HostProcess, KillEvidence, KillMethod, Leaf, LeftoverLeaf,

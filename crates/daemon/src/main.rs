@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser as _;
+use take_over::StopSignals;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::Ended;
@@ -62,14 +63,15 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1))
 }
 
-/// Begins to note SIGHUP, which would end the process otherwise.
+/// Begins to note SIGHUP, which would end the process otherwise. Notes requests to stop, too, if they were held back until now.
 ///
 /// This is done before the configuration is read, so that no change of it is missed: the daemon reloads after its start.
-fn hangups() -> anyhow::Result<Signal> {
-    // The handler is the process's, and outlives this runtime. A thread would be in the way of joining namespaces.
+fn signals(were_stops_held: bool) -> anyhow::Result<(Signal, Option<StopSignals>)> {
+    // The handlers are the process's, and outlive this runtime. A thread would be in the way of joining namespaces.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _entered = runtime.enter();
-    Ok(signal(SignalKind::hangup())?)
+    let hangups = signal(SignalKind::hangup())?;
+    Ok((hangups, were_stops_held.then(StopSignals::with_held_back).transpose()?))
 }
 
 fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
@@ -82,7 +84,7 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let file = args.config();
-    let hangups = hangups()?;
+    let (hangups, stops) = signals(args.resume)?;
     let config = match &args.kept {
         // Where nothing could be kept, the file counts.
         Some(kept) => config::load(kept).or_else(|_| config::load(&file))?,
@@ -109,11 +111,13 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
     let log = daemon_log::start(config.log_level.clone(), config.log_format);
     let mut beginning = Beginning::of(args, &config)?;
     let kept = hand_over::kept_config(&config.state_dir);
-    match serve((config, &file), (log, hangups), &mut beginning) {
+    match serve((config, &file), (log, hangups, stops), &mut beginning) {
         Ok(Ended::Stopped) => Ok(ExitCode::SUCCESS),
         // Every thread is replaced by this, so that nothing of this daemon writes beside its successor.
-        Ok(Ended::HandsOver(heir)) => {
-            Err(heir.hand(&beginning.listeners, &std::path::absolute(&file)?, &kept).into())
+        Ok(Ended::HandsOver(heir, stops)) => {
+            let config = std::path::absolute(&file)?;
+            let files = (config.as_path(), kept.as_path());
+            Err(heir.hand(&beginning.listeners, files, stops).into())
         }
         Err(error) => {
             beginning.fails(&error);
@@ -124,7 +128,7 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
 
 fn serve(
     (config, file): (config::Config, &Path),
-    (log, hangups): (Arc<daemon_log::Log>, Signal),
+    (log, hangups, stops): (Arc<daemon_log::Log>, Signal, Option<StopSignals>),
     beginning: &mut Beginning,
 ) -> anyhow::Result<Ended> {
     let prepared = startup::prepare(&config.state_dir, beginning.patience)?;
@@ -137,7 +141,7 @@ fn serve(
         .enable_all()
         .build()?;
     // After `share`, because the service manager gets a thread.
-    let process = app::Process { log, manager: Arc::default(), hangups };
+    let process = app::Process { log, manager: Arc::default(), hangups, stops };
     let ended = runtime.block_on(app::run((config, file), workers(), prepared, process, beginning));
     if ended.is_err() {
         // The end of its tasks would unmount the directories of runs that were reattached. The next daemon needs them.

@@ -38,12 +38,18 @@ pub(crate) struct Sources {
     pub(crate) directory: Option<PathBuf>,
     /// Names of the secrets of the configuration.
     pub(crate) secrets: BTreeSet<SecretName>,
+    /// True if the configuration has a console in which passkeys are registered.
+    pub(crate) takes_passkeys: bool,
 }
 
 impl Sources {
     /// Returns the sources that a configuration names.
     pub(crate) fn of(config: &Config) -> Self {
-        Self { directory: config.policy_dir.clone(), secrets: config.secrets.keys().cloned().collect() }
+        Self {
+            directory: config.policy_dir.clone(),
+            secrets: config.secrets.keys().cloned().collect(),
+            takes_passkeys: config.takes_passkeys(),
+        }
     }
 
     /// Reads the policy until two readings are equal: somebody may be writing it. Blocks for about a second at most.
@@ -70,6 +76,7 @@ impl Sources {
         }
         let policy = before?;
         check_secrets(&self.secrets, &policy)?;
+        policy.check_passkeys(self.takes_passkeys)?;
         Ok(policy)
     }
 }

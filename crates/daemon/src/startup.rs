@@ -33,11 +33,13 @@ const APART: [&str; 5] = ["workspaces", "overlays", "roots", "checkpoints", "bas
 /// Time between two attempts to lock the state directory.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Loads the policy, and checks that the configuration has its secrets, and that it permits the pool of the configuration.
+/// Loads the policy, and checks that the configuration has its secrets and a console for its passkeys, and that it permits the pool of the
+/// configuration.
 pub(crate) fn policy(config: &Config) -> anyhow::Result<Policy> {
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
     let known = config.secrets.keys().cloned().collect();
     check_secrets(&known, &policy).map_err(anyhow::Error::msg).context("the policy")?;
+    policy.check_passkeys(config.takes_passkeys()).map_err(anyhow::Error::msg).context("the policy")?;
     check_pool(&config.pool, &policy)?;
     Ok(policy)
 }

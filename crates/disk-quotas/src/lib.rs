@@ -4,11 +4,13 @@
 #![allow(missing_docs)] // only the daemon calls it
 
 mod account;
+mod left;
 mod projects;
 mod reservation;
 mod state_disk;
 
 pub use account::{Account, Found, Standing, Verdict};
+pub use left::{Expected, Left};
 pub use projects::Projects;
 pub use reservation::Reservation;
 pub use state_disk::{Free, Level, Quotas, Thresholds};

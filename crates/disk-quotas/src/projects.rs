@@ -12,13 +12,12 @@ use std::path::{Path, PathBuf};
 
 use containers::{Amount, ProjectId, ProjectQuotas, Quota};
 use identity::RunId;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use refusal::chain;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
-use wire::v1;
 
-use crate::account::Found;
+use crate::left::Left;
 
 /// Numbers that are tried before a run has no project.
 const TRIES: usize = 1_000;
@@ -29,8 +28,8 @@ pub struct Projects {
     counted: Vec<PathBuf>,
     quotas: Option<ProjectQuotas>,
     table: Mutex<BTreeMap<RunId, ProjectId>>,
-    /// Space of runs that have ended, if it was measured.
-    left: Mutex<BTreeMap<RunId, Found>>,
+    /// Space of runs that have ended.
+    pub left: Left,
 }
 
 impl Projects {
@@ -49,7 +48,7 @@ impl Projects {
                 }
             }
         }
-        Ok(Self { counted, quotas, table: Mutex::new(table), left: Mutex::default() })
+        Ok(Self { counted, quotas, table: Mutex::new(table), left: Left::default() })
     }
 
     /// Returns true if the kernel can enforce the quotas of runs here.
@@ -135,7 +134,7 @@ impl Projects {
 
     /// Updates the table after a removal. If the run has no directory left, its project becomes free, unless another run shares it.
     pub fn settle(&self, run: RunId) {
-        self.left().remove(&run);
+        self.left.expect(run, 0);
         let Some(quotas) = &self.quotas else { return };
         let left = self
             .counted
@@ -152,15 +151,6 @@ impl Projects {
         if let Err(error) = quotas.limit(project, None) {
             tracing::warn!(%run, error = %chain(&error), "the project quota of a deleted run could not be cleared");
         }
-    }
-
-    /// Returns the space of a run that has ended, if it was measured.
-    pub fn left_of(&self, run: RunId) -> Option<v1::DiskUse> {
-        self.left().get(&run).map(|found| found.to_wire())
-    }
-
-    pub fn left(&self) -> MutexGuard<'_, BTreeMap<RunId, Found>> {
-        self.left.lock()
     }
 
     fn of(&self, run: RunId) -> Option<(&ProjectQuotas, ProjectId)> {

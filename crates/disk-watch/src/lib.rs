@@ -80,8 +80,6 @@ struct Looks {
     /// Sum of the disk's losses between two looks. Space that is freed in the meantime does not reduce it.
     lost: Amount,
     measures: JoinSet<Measure>,
-    /// When ended runs were last measured.
-    counted_left: Option<Instant>,
     /// The free space cannot be read, and the error was logged.
     is_blind: bool,
 }
@@ -89,10 +87,14 @@ struct Looks {
 impl DiskWatch {
     /// Watches until the daemon stops.
     pub async fn run(self, stop: CancellationToken) {
+        tokio::join!(self.look(&stop), stop.run_until_cancelled(measuring::left(&self)));
+    }
+
+    async fn look(&self, stop: &CancellationToken) {
         let mut looks = Looks::default();
         let mut is_asked = false;
         loop {
-            let pause = looks.look(&self, is_asked).await;
+            let pause = looks.look(self, is_asked).await;
             tokio::time::sleep(SHORTEST).await;
             is_asked = tokio::select! {
                 () = stop.cancelled() => return,
@@ -100,7 +102,7 @@ impl DiskWatch {
                 () = self.quotas.begins.notified() => false,
                 Some(measure) = looks.measures.join_next() => {
                     if let Ok(measure) = measure {
-                        looks.measured(&self, measure).await;
+                        looks.measured(self, measure).await;
                     }
                     false
                 }
@@ -137,10 +139,6 @@ impl Looks {
             end_largest(watch, &runs);
         }
         self.free = Some(free);
-        if self.counted_left.is_none_or(|at| at.elapsed() >= HELD) {
-            self.counted_left = Some(Instant::now());
-            measuring::left(watch).await;
-        }
         if pause < HELD {
             watch.quotas.watches();
         }

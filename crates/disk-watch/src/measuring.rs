@@ -13,32 +13,37 @@ use runs::{Run, open_directory, shown_of_root};
 
 use super::DiskWatch;
 
-/// Longest time for one batch of measuring ended runs, and most runs in it.
-const LEFT: Duration = Duration::from_millis(20);
-const AT_ONCE: usize = 16;
+/// Longest rest after a measure of an ended run.
+const REST: Duration = Duration::from_millis(100);
 
-/// Measures some of the runs that have ended, and of the kept workspaces whose runs are deleted. Their files no longer grow.
+/// Measures runs that have ended, and kept workspaces whose runs are deleted, one after the other.
+///
+/// It runs beside the looks: an agent decides how many files it leaves, and so how long a measure takes.
 pub(super) async fn left(watch: &DiskWatch) {
-    let projects = &watch.runs.launcher.projects;
-    let known: BTreeSet<RunId> = projects.left().keys().copied().collect();
-    let began = Instant::now();
-    for record in watch.runs.ended_but(&known, AT_ONCE) {
-        if began.elapsed() > LEFT {
-            return;
+    let left = &watch.runs.launcher.projects.left;
+    loop {
+        while let Some((id, as_of)) = left.unmeasured() {
+            let began = Instant::now();
+            let found = match paths_left(watch, id) {
+                Some(paths) => Some(all_of(paths).await),
+                None => None,
+            };
+            left.measured(id, as_of, found);
+            // After a start there may be many.
+            tokio::time::sleep(began.elapsed().min(REST)).await;
         }
-        let id = record.id;
-        let paths = watch.runs.launcher.directories.counted_of(&without_kept(record));
-        let found = all_of(paths).await;
-        projects.left().insert(id, found);
+        left.expects.notified().await;
     }
-    for id in watch.runs.kept_but(&known, AT_ONCE) {
-        if began.elapsed() > LEFT {
-            return;
-        }
-        let paths = vec![watch.runs.launcher.directories.workspace(&id.to_string())];
-        let found = all_of(paths).await;
-        projects.left().insert(id, found);
+}
+
+/// Returns the directories of a run that has ended, or its kept workspace. `None`: it lives, or nothing of it is left.
+fn paths_left(watch: &DiskWatch, id: RunId) -> Option<Vec<PathBuf>> {
+    let directories = &watch.runs.launcher.directories;
+    if let Some(record) = watch.runs.ended_record(id) {
+        return Some(directories.counted_of(&without_kept(record)));
     }
+    let is_kept = watch.runs.has_kept(id) && watch.runs.living_run(id).is_err();
+    is_kept.then(|| vec![directories.workspace(&id.to_string())])
 }
 
 /// Measures files to their end. Of those that cannot be counted, it is recorded that there may be any number, so that they are not measured

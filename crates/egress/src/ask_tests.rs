@@ -74,7 +74,14 @@ impl Scene {
             withdrawn: AtomicUsize::new(0),
         });
         let outside = Arc::new(Outside::new(BTreeMap::new(), None, shared(&names)));
-        let state = State::new("run".to_owned(), own(None), reviewers.clone(), outside, table);
+        let state = State::new(
+            "run".to_owned(),
+            own(None),
+            reviewers.clone(),
+            outside,
+            table,
+            crate::View::default(),
+        );
         Self { state: Arc::new(state), reviewers, answer, _names: names }
     }
 

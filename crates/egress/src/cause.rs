@@ -6,7 +6,7 @@ use wire::worker::v1::connection_ended::Cause;
 const UNTRUSTED: &str = "the program does not trust the run's authority, or its TLS failed. The authority is in the file that \
     $SSL_CERT_FILE names, for programs that read it as Go's do. Others have their own setting: Node NODE_EXTRA_CA_CERTS, git \
     `-c http.sslCAInfo=$SSL_CERT_FILE`, a JVM with a store of its own `-Djavax.net.ssl.trustStore=/.cofferdam/cacerts.p12`, \
-    Chromium and Firefox an import into their NSS store. A program that pins a certificate cannot be used with this rule";
+    Chromium a directory /etc/chromium in the image (Chrome: /etc/opt/chrome), Firefox an import into its NSS store. A program that pins a certificate cannot be used with this rule";
 
 /// Returns the name of an end on record.
 pub(crate) fn cause_name(cause: Cause) -> &'static str {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use audit::Event;
-use egress_rules::{Decision, Destination, HostName, Narrowed, Scheme, SecretName, Source, Verdict};
+use egress_rules::{Budget, Decision, Destination, HostName, Narrowed, Scheme, SecretName, Source, Verdict};
 use model_usage::Who;
 use parking_lot::Mutex;
 use tenants::Exceeded;
@@ -73,13 +73,15 @@ impl State {
         control: Arc<dyn Control>,
         outside: Arc<Outside>,
         table: Table,
+        view: View,
     ) -> Self {
+        view.add_moved(table.bytes());
         Self {
             run,
             own,
             control,
             outside,
-            view: View::new(),
+            view,
             began: Instant::now(),
             table: Mutex::new(table),
             rate: Mutex::default(),
@@ -137,6 +139,15 @@ impl State {
         let is_companion = companion.is_some();
         let verdict = companion.unwrap_or_else(|| rules.decide(&begun.destination, begun.port));
         let is_open = verdict.decision != Decision::Deny;
+        if is_open && self.are_bytes_of_others_used_up() {
+            let words = "The run and its companions have moved all bytes that `max_bytes` allows.";
+            return Verdict {
+                decision: Decision::Deny,
+                rule: "egress: max_bytes".to_owned(),
+                words: words.to_owned(),
+                ..verdict
+            };
+        }
         if is_open
             && !is_companion
             && let Some(exceeded) = self.exceeded()
@@ -201,10 +212,24 @@ impl State {
         self.own.trust.is_some() || rules.has_tls_upstream()
     }
 
-    /// Returns the bytes that the run may still move; `None` without a bound.
+    /// Returns the bytes that may still be moved, within the bound of the rules and that of the run, in which the bytes of companions
+    /// count; `None` without a bound.
     pub(crate) fn bytes_left(&self) -> Option<u64> {
-        let used = self.table.lock().bytes();
-        self.control.rules().max_bytes().map(|most| most.saturating_sub(used))
+        let (used, of_all) = (self.table.lock().bytes(), self.view.moved());
+        let own = self.control.rules().max_bytes().map(|most| most.saturating_sub(used));
+        let all = self.control.rules_of_run().max_bytes().map(|most| most.saturating_sub(of_all));
+        own.into_iter().chain(all).min()
+    }
+
+    /// Returns true if the bound of the run is reached, and not by connections of this process alone, which it counts itself.
+    fn are_bytes_of_others_used_up(&self) -> bool {
+        let has_others = self.view.moved() > self.table.lock().bytes();
+        has_others && self.bytes_left() == Some(0)
+    }
+
+    /// Returns the budget for requests to models: that of the run.
+    pub(crate) fn budget(&self) -> Budget {
+        self.control.rules_of_run().budget()
     }
 
     /// Counts a refusal, and puts it on record if it is the first of its minute.
@@ -298,6 +323,20 @@ mod tests {
             "{why}"
         );
         assert!(matches!(open(&mut played, 4, "db", 5432).await, To::Dial(_)));
+    }
+
+    #[tokio::test]
+    async fn bytes_of_companions_count_for_the_bound_of_their_run() {
+        let mut played = Played::new(&RULES.replacen('{', "{\"max_bytes\": 1000, ", 1));
+        played.state.moved(Moved { out: 400, into: 0 }, false);
+        let db = played.state.view.of_companion("db");
+        assert_eq!(played.state.bytes_left(), Some(600));
+        db.add_moved(500);
+        assert_eq!(played.state.bytes_left(), Some(100));
+        assert!(matches!(open(&mut played, 2, "api.example.org", 443).await, To::Inspect(_)));
+        db.add_moved(100);
+        assert!(matches!(open(&mut played, 3, "api.example.org", 443).await, To::End(_)));
+        assert_eq!(played.recorded(Kind::EgressRefused).await["rule"], "egress: max_bytes");
     }
 
     #[tokio::test]

@@ -201,7 +201,7 @@ impl Session {
         if !facts.is_metered {
             return Ok((grant, None));
         }
-        let budget = state.control.rules().budget();
+        let budget = state.budget();
         let estimate = estimate(model, &budget);
         let admitted = shared.ledger.admit(&state.own.who, &budget, estimate, Timestamp::now());
         Ok((grant, Some(admitted.map_err(|exceeded| beyond(&exceeded))?)))

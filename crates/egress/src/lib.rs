@@ -50,7 +50,7 @@ pub use push_question::{PushQuestion, PushUpdate};
 pub use roots::Roots;
 pub use start::{Egress, Program, Setup, StartError, TaskSetup};
 pub use streams::StreamError;
-pub use trust::Trust;
+pub use trust::{Trust, chromium_policy};
 pub use upstream::UpstreamProxy;
 pub use view::{Connection, Counts, ModelTokens, Phase, Refused, Request, Update, View};
 pub use waiting::{Answer, Question};
@@ -65,8 +65,13 @@ use tokio_util::sync::CancellationToken;
 
 /// The parts of the daemon that a run's connections need.
 pub trait Control: Send + Sync + 'static {
-    /// Returns the rules in force for the run.
+    /// Returns the rules in force for the run, or for the companion whose connections these are.
     fn rules(&self) -> Arc<Narrowed>;
+
+    /// Returns the rules of the run, whose budget and whose bound for bytes count for its companions, too.
+    fn rules_of_run(&self) -> Arc<Narrowed> {
+        self.rules()
+    }
 
     /// Puts an event of the run on record. Returns false if the log does not take it.
     fn record(&self, event: Event) -> BoxFuture<'_, bool>;

@@ -223,6 +223,8 @@ impl Live {
         let is_refused = self.verdict.decision == Decision::Deny;
         Connection {
             id: self.id.clone(),
+            // The view adds its own.
+            companion: String::new(),
             host: self.host(),
             port: self.port,
             scheme: if is_refused { String::new() } else { self.verdict.scheme.to_string() },

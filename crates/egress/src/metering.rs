@@ -105,7 +105,7 @@ impl State {
     }
 
     fn settle(&self, reservation: Reservation, answer: Answer) -> Settled {
-        let budget = self.control.rules().budget();
+        let budget = self.budget();
         self.outside.shared().ledger.settle(reservation, &budget, answer, Timestamp::now())
     }
 }

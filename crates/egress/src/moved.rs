@@ -71,6 +71,7 @@ impl State {
     /// Counts bytes of connections. Those to companions stay on the host, and are none of the tenant's traffic.
     pub(crate) fn moved(&self, more: Moved, is_companion: bool) {
         self.table.lock().add(more.sum());
+        self.view.add_moved(more.sum());
         self.outside.shared().bytes.add(more);
         if !is_companion {
             self.outside.shared().tenancy.moved(&self.own.who.principal, more.sum());
@@ -105,7 +106,7 @@ impl Session {
             self.state.moved(others, false);
             self.has_moved.store(true, Ordering::Relaxed);
         }
-        self.state.view.moved(&shown, others);
+        self.state.view.show_moved(&shown, others);
         Ok(())
     }
 
@@ -117,7 +118,7 @@ impl Session {
         self.state.table.lock().store();
         // The bytes of a connection that went nowhere left the run, and not the host.
         if !ended.address.is_empty() {
-            self.state.view.moved(&[], more);
+            self.state.view.show_moved(&[], more);
         }
         self.has_moved.store(true, Ordering::Relaxed);
     }

@@ -124,8 +124,13 @@ impl Session {
     /// Ends all connections, and waits until they have ended.
     async fn end_all(&self) {
         let all: Vec<u64> = self.live.lock().keys().copied().collect();
+        let why = if self.state.view.is_of_companion() {
+            "the companion has ended, or its run"
+        } else {
+            "the run has ended"
+        };
         for id in all {
-            self.end_for(id, "the run has ended".to_owned()).await;
+            self.end_for(id, why.to_owned()).await;
         }
         while !self.live.lock().is_empty() {
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -46,12 +46,12 @@ const MOST_AUTHORITY: usize = 4 * 1024;
 /// First and longest wait before another process is started.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
 
-/// The parts of a run's egress.
+/// The parts of the egress of a run, or of one of its companions.
 pub struct Setup {
     pub run: String,
-    /// pidfd of a process in the run's network namespace.
+    /// pidfd of the first process of the container, which ends the egress.
     pub process: OwnedFd,
-    /// File of the run's names.
+    /// File of the names.
     pub names: PathBuf,
     /// Block of addresses for names.
     pub block: Ipv4Net,
@@ -64,6 +64,8 @@ pub struct Setup {
     pub placeholders: Vec<(String, SecretName, String)>,
     /// The run, for budgets.
     pub who: Who,
+    /// Where the connections are shown: that of the run, or that of one of its companions.
+    pub view: View,
 }
 
 /// The parts of the way out of one task, which is no run: only connections that [`Egress::open_stream`] makes.
@@ -135,7 +137,8 @@ impl Egress {
     /// authority the programs trust. The sockets of others are there when it returns, and keep connections and queries until their process
     /// serves them.
     pub async fn start(setup: Setup) -> Result<Self, StartError> {
-        let Setup { run, process, names, block, program, outside, control, trust, placeholders, who } = setup;
+        let Setup { run, process, names, block, program, outside, control, trust, placeholders, who, view } =
+            setup;
         let opened = spawn_blocking(move || {
             let table = Table::open(&names, block).map_err(StartError::Table)?;
             let steered = steer(process.as_fd(), table.pool().resolver())?;
@@ -145,7 +148,7 @@ impl Egress {
             opened.await.map_err(|error| StartError::Process(io::Error::other(error)))??;
         let resolver = octets(table.pool().resolver().into());
         let own = Own { who, trust, placeholders, is_steered: true };
-        let state = Arc::new(State::new(run, own, control, outside, table));
+        let state = Arc::new(State::new(run, own, control, outside, table, view));
         let steered = Some(Arc::new(steered));
         let starter = Starter { program, steered, state: Arc::clone(&state), resolver };
         let has_served = starter.program.has_served.load(Ordering::Relaxed);
@@ -165,7 +168,7 @@ impl Egress {
         let table = Table::of_task(block).map_err(StartError::Table)?;
         let resolver = octets(table.pool().resolver().into());
         let own = Own { who, trust: None, placeholders: Vec::new(), is_steered: false };
-        let state = Arc::new(State::new(task, own, control, outside, table));
+        let state = Arc::new(State::new(task, own, control, outside, table, View::default()));
         let starter = Starter { program, steered: None, state: Arc::clone(&state), resolver };
         let first = Some(starter.start().await?);
         let stop = CancellationToken::new();

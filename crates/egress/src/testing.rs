@@ -173,9 +173,20 @@ impl Played {
             hosts.map(|host| (HostName::parse(host).unwrap(), address.clone())).into();
         let outside = Arc::new(Outside::new(hosts, None, shared(&directory)));
         let file = |name: &str| directory.path().join(name);
-        let trust = Some(Trust { bundle: file("bundle"), java: file("cacerts.p12") });
+        let trust = Some(Trust {
+            bundle: file("bundle"),
+            java: file("cacerts.p12"),
+            chromium: file("chromium.json"),
+        });
         let control: Arc<dyn Control> = daemon.clone();
-        let state = Arc::new(State::new("run".to_owned(), own(trust), control, outside, table));
+        let state = Arc::new(State::new(
+            "run".to_owned(),
+            own(trust),
+            control,
+            outside,
+            table,
+            crate::View::default(),
+        ));
         let (ours, channel) = UnixStream::pair().unwrap();
         let (sent, handles) = numbered::pair().unwrap();
         let session = tokio::spawn({

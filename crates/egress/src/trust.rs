@@ -2,13 +2,16 @@
 //!
 //! They are mounted into the container by their inodes, so they are written in place. The authorities of the host come first. In the bundle
 //! they stay where they are, so that a program that reads it meanwhile lacks none of them. A JVM that starts in that moment may find its
-//! store unreadable.
+//! store unreadable, and Chromium its policy, which it reads again after a change.
 
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustix::fs::{Mode, OFlags, open};
+use serde_json::json;
 
 use crate::roots::{Roots, pem};
 
@@ -19,14 +22,23 @@ pub struct Trust {
     pub bundle: PathBuf,
     /// The same in the form that Java reads.
     pub java: PathBuf,
+    /// The policy by which Chromium trusts the authority.
+    pub chromium: PathBuf,
 }
 
 impl Trust {
     /// Writes the authorities of the host, and that of a process, which is in DER.
     pub(crate) fn write(&self, roots: &Roots, authority: &[u8]) -> io::Result<()> {
         write(&self.bundle, [roots.pem(), &pem(authority)].concat().as_bytes())?;
-        write(&self.java, &roots.java_store(Some(authority)))
+        write(&self.java, &roots.java_store(Some(authority)))?;
+        write(&self.chromium, chromium_policy(Some(authority)).as_bytes())
     }
+}
+
+/// Returns a policy of Chromium with an authority, which is in DER. Chromium has the authorities of the web by itself.
+pub fn chromium_policy(authority: Option<&[u8]>) -> String {
+    let authorities: Vec<String> = authority.iter().map(|der| STANDARD.encode(der)).collect();
+    format!("{}\n", json!({ "CACertificates": authorities }))
 }
 
 fn write(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -64,17 +76,20 @@ mod tests {
     }
 
     #[test]
-    fn both_files_have_the_authority_of_the_process() {
+    fn all_files_have_the_authority_of_the_process() {
         let directory = tempfile::tempdir().unwrap();
-        let [bundle, java] = ["bundle", "java"].map(|name| directory.path().join(name));
-        let files = Trust { bundle, java };
+        let [bundle, java, chromium] = ["bundle", "java", "chromium"].map(|name| directory.path().join(name));
+        let files = Trust { bundle, java, chromium };
         assert!(files.write(&Roots::default(), b"two").is_err(), "a file that is missing is not made");
-        for file in [&files.bundle, &files.java] {
+        for file in [&files.bundle, &files.java, &files.chromium] {
             std::fs::write(file, "").unwrap();
         }
         files.write(&Roots::default(), b"two").unwrap();
         let text = std::fs::read_to_string(&files.bundle).unwrap();
         assert_eq!(text, "-----BEGIN CERTIFICATE-----\ndHdv\n-----END CERTIFICATE-----\n");
         assert_eq!(std::fs::read(&files.java).unwrap(), Roots::default().java_store(Some(b"two")));
+        let policy = std::fs::read_to_string(&files.chromium).unwrap();
+        assert_eq!(policy, "{\"CACertificates\":[\"dHdv\"]}\n");
+        assert_eq!(chromium_policy(None), "{\"CACertificates\":[]}\n");
     }
 }

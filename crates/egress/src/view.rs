@@ -1,7 +1,8 @@
-//! The connections of a run, for people.
+//! The connections of a run and of its companions, for people.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -21,6 +22,8 @@ const BEHIND: usize = 1024;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Connection {
     pub id: String,
+    /// Companion whose program opened it; empty for the run itself.
+    pub companion: String,
     /// Name, or address if the program named no name.
     pub host: String,
     pub port: u16,
@@ -113,6 +116,8 @@ impl ModelTokens {
 /// A host that was refused.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refused {
+    /// Companion that was refused; empty for the run itself.
+    pub companion: String,
     pub host: String,
     /// Port; 0 for a name that was not found.
     pub port: u16,
@@ -128,12 +133,16 @@ pub struct Refused {
 impl Refused {
     /// Returns the refusal in a sentence, for an agent.
     pub fn for_agent(&self) -> String {
-        match self.port {
-            0 => format!(
-                "the name {} does not exist in this run ({}): no other way to it will help",
-                self.host, self.why
-            ),
-            port => format!("the connection to {}:{port} was refused ({})", self.host, self.why),
+        let Self { companion, host, port, why, .. } = self;
+        match (companion.as_str(), *port) {
+            ("", 0) => {
+                format!("the name {host} does not exist in this run ({why}): no other way to it will help")
+            }
+            ("", port) => format!("the connection to {host}:{port} was refused ({why})"),
+            (companion, 0) => format!("the name {host} does not exist for the companion {companion} ({why})"),
+            (companion, port) => {
+                format!("the connection of the companion {companion} to {host}:{port} was refused ({why})")
+            }
         }
     }
 }
@@ -159,25 +168,51 @@ pub enum Update {
     Refused(Refused),
 }
 
-/// The connections and refused hosts of a run.
-#[derive(Debug)]
+/// The connections and refused hosts of a run. Those of its companions are in the same lists.
+#[derive(Debug, Clone)]
 pub struct View {
-    listed: Mutex<Listed>,
+    listed: Arc<Mutex<Listed>>,
     updates: broadcast::Sender<Update>,
+    /// Companion whose connections are shown here; empty for the run itself.
+    companion: String,
 }
 
 #[derive(Debug, Default)]
 struct Listed {
     live: BTreeMap<String, Connection>,
     ended: VecDeque<Connection>,
-    refused: BTreeMap<(String, u16), Refused>,
+    refused: BTreeMap<(String, String, u16), Refused>,
     /// All but the number of those that are open.
     counts: Counts,
+    /// Bytes of all connections, also under earlier daemons.
+    moved: u64,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self { listed: Arc::default(), updates: broadcast::channel(BEHIND).0, companion: String::new() }
+    }
 }
 
 impl View {
-    pub(crate) fn new() -> Self {
-        Self { listed: Mutex::default(), updates: broadcast::channel(BEHIND).0 }
+    /// Returns the view in which connections of a companion are shown, with its name.
+    #[must_use]
+    pub fn of_companion(&self, name: &str) -> Self {
+        Self { companion: name.to_owned(), ..self.clone() }
+    }
+
+    pub(crate) fn is_of_companion(&self) -> bool {
+        !self.companion.is_empty()
+    }
+
+    /// Returns the bytes of all connections of the run and of its companions.
+    pub(crate) fn moved(&self) -> u64 {
+        self.listed.lock().moved
+    }
+
+    pub(crate) fn add_moved(&self, bytes: u64) {
+        let mut listed = self.listed.lock();
+        listed.moved = listed.moved.saturating_add(bytes);
     }
 
     /// Returns the connections in the order of their ids, and the refused hosts.
@@ -209,6 +244,7 @@ impl View {
 
     /// Shows a connection as it is now.
     pub(crate) fn show(&self, connection: Connection) {
+        let connection = Connection { companion: self.companion.clone(), ..connection };
         {
             let mut listed = self.listed.lock();
             if matches!(connection.phase, Phase::Ended(_)) {
@@ -227,7 +263,7 @@ impl View {
     }
 
     /// Shows the bytes of connections that are open, and counts `more` for the run. Followers see them with the next change.
-    pub(crate) fn moved(&self, open: &[(String, Moved)], more: Moved) {
+    pub(crate) fn show_moved(&self, open: &[(String, Moved)], more: Moved) {
         let mut listed = self.listed.lock();
         for (id, moved) in open {
             if let Some(connection) = listed.live.get_mut(id) {
@@ -248,11 +284,12 @@ impl View {
                 0 => listed.counts.refused_names += 1,
                 _ => listed.counts.refused_connections += 1,
             }
-            let key = (host.to_owned(), port);
+            let key = (self.companion.clone(), host.to_owned(), port);
             if listed.refused.len() >= REFUSED && !listed.refused.contains_key(&key) {
                 return;
             }
             let refused = listed.refused.entry(key).or_insert_with(|| Refused {
+                companion: self.companion.clone(),
                 host: host.to_owned(),
                 port,
                 rule: String::new(),
@@ -280,6 +317,7 @@ mod tests {
     fn connection(id: &str, phase: Phase, address: Option<IpAddr>) -> Connection {
         Connection {
             id: id.to_owned(),
+            companion: String::new(),
             host: "files.example.org".to_owned(),
             port: 443,
             scheme: "HTTPS".to_owned(),
@@ -302,13 +340,13 @@ mod tests {
 
     #[test]
     fn counts_go_on_where_lists_are_full() {
-        let view = View::new();
+        let view = View::default();
         let address = Some(IpAddr::from([203, 0, 113, 7]));
         view.show(connection("open", Phase::Open, None));
         for number in 0..600 {
             view.show(connection(&number.to_string(), Phase::Open, None));
             view.show(connection(&number.to_string(), Phase::Ended("closed"), address));
-            view.moved(&[], Moved { out: 3, into: 50 });
+            view.show_moved(&[], Moved { out: 3, into: 50 });
             view.refuse(&format!("h{number}.example.org"), 0, "", "");
             view.refuse("203.0.113.8", 22, "", "");
         }
@@ -324,5 +362,29 @@ mod tests {
         assert_eq!(view.counts(), counts);
         let (connections, refused) = view.list();
         assert_eq!((connections.len(), refused.len()), (ENDED + 1, REFUSED));
+    }
+
+    #[test]
+    fn a_companion_is_shown_beside_its_run_with_its_name() {
+        let run = View::default();
+        let db = run.of_companion("db");
+        let mut updates = run.follow().2;
+        db.show(connection("one", Phase::Open, None));
+        for view in [&run, &db, &db] {
+            view.refuse("files.example.org", 443, "rule", "why");
+        }
+        run.refuse("files.example.org", 0, "rule", "why");
+        db.refuse("files.example.org", 0, "rule", "why");
+        let (connections, refused) = run.list();
+        assert_eq!(connections[0].companion, "db");
+        assert!(matches!(updates.try_recv(), Ok(Update::Connection(shown)) if shown.companion == "db"));
+        let found: Vec<_> = refused.iter().map(|one| (one.companion.as_str(), one.port, one.count)).collect();
+        assert_eq!(found, [("", 0, 1), ("", 443, 1), ("db", 0, 1), ("db", 443, 2)]);
+        let words: Vec<String> = refused.iter().map(Refused::for_agent).collect();
+        assert!(words[0].contains("in this run") && words[1].starts_with("the connection to"), "{words:?}");
+        assert!(words[2..].iter().all(|words| words.contains("the companion db")), "{words:?}");
+        db.add_moved(3);
+        run.add_moved(4);
+        assert_eq!((run.moved(), db.moved()), (7, 7));
     }
 }

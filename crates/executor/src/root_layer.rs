@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use containers::{GROUP_PATH, HostUser, MountError, MountSlot, MountSpec, PASSWD_PATH, host_files};
+use containers::{GROUP_PATH, HostUser, MountError, MountSlot, MountSpec, PASSWD_PATH, POLICIES, host_files};
 use host_launch::Owner;
 use operations::Reason;
 use refusal::Refusal;
@@ -39,9 +39,21 @@ pub struct RootLayer {
 }
 
 impl RootLayer {
+    /// Opens a root that was just mounted. A failure unmounts it.
     pub fn of(slot: MountSlot, layer: PathBuf) -> Result<Self, Errno> {
         let handle = rustix::fs::open(slot.path(), DIRECTORY, Mode::empty())?;
         Ok(Self { slot, handle, layer })
+    }
+
+    /// Opens a root that an earlier daemon mounted. A failure leaves it mounted, because another daemon may go on with it.
+    pub fn reattach(slot: MountSlot, layer: PathBuf) -> Result<Self, Errno> {
+        match rustix::fs::open(slot.path(), DIRECTORY, Mode::empty()) {
+            Ok(handle) => Ok(Self { slot, handle, layer }),
+            Err(errno) => {
+                slot.leave();
+                Err(errno)
+            }
+        }
     }
 
     /// Returns the mounted root.
@@ -105,6 +117,51 @@ impl RootLayer {
         }
         rustix::fs::chownat(&at, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH).map_err(failed)?;
         Ok(at)
+    }
+
+    /// Makes the mount point of a policy for Chromium in each directory of its configuration that the image has.
+    ///
+    /// The runtime would make it otherwise, for another user. A link of the image on the way is not followed: such a policy is
+    /// not mounted.
+    pub fn make_policies(&self, user: HostUser) -> Result<(), Errno> {
+        for policy in POLICIES {
+            match self.make_policy(policy, user) {
+                Ok(()) | Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::ISDIR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    fn make_policy(&self, policy: &str, user: HostUser) -> Result<(), Errno> {
+        let mut names = policy.rsplitn(4, '/');
+        let (Some(file), Some(inner), Some(outer), Some(of_image)) =
+            (names.next(), names.next(), names.next(), names.next())
+        else {
+            return Err(Errno::INVAL);
+        };
+        let owner = (Some(Uid::from_raw(user.uid)), Some(Gid::from_raw(user.gid)));
+        let open = |at: &OwnedFd, name: &str| {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            rustix::fs::openat2(at, name, DIRECTORY, Mode::empty(), resolve)
+        };
+        let mut at = open(&self.handle, of_image.trim_start_matches('/'))?;
+        for name in [outer, inner] {
+            match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
+                Ok(()) => {
+                    at = open(&at, name)?;
+                    rustix::fs::chownat(&at, "", owner.0, owner.1, AtFlags::EMPTY_PATH)?;
+                }
+                Err(Errno::EXIST) => at = open(&at, name)?,
+                Err(errno) => return Err(errno),
+            }
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(&at, file, flags, Mode::from_raw_mode(0o644)) {
+            Ok(made) => rustix::fs::fchown(&made, owner.0, owner.1),
+            Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Links `/etc/mtab` to the table of mounts, as engines do in a layer that they own. `df` reads it.
@@ -259,7 +316,7 @@ pub fn empty_layer(layer: &OwnedFd, owner: Owner) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd as _;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt as _, symlink};
 
     use super::*;
 
@@ -275,6 +332,24 @@ mod tests {
         symlink("usr/bin", root.join("bin")).unwrap();
         symlink("/etc", root.join("etc")).unwrap();
         assert_eq!(shown(slots.path()), ["/usr"]);
+    }
+
+    #[test]
+    fn a_root_that_cannot_be_opened_stays_mounted_for_the_next_daemon() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        std::fs::create_dir_all(at("layer/etc")).unwrap();
+        std::fs::create_dir(at("slots")).unwrap();
+        let layer = rustix::fs::open(at("layer"), DIRECTORY, Mode::empty()).unwrap();
+        let path = containers::root_slot(&at("slots"));
+        let slot = MountSlot::prepare(layer.as_fd(), &path, None, jail::MountMode::ReadWrite).unwrap();
+        // The path leads nowhere for a moment.
+        std::fs::rename(at("slots"), at("moved")).unwrap();
+        assert_eq!(RootLayer::reattach(slot, at("layer")).map(drop), Err(Errno::NOENT));
+        std::fs::rename(at("moved"), at("slots")).unwrap();
+        let slot = containers::reattach_root(&at("slots")).unwrap().expect("it is still mounted");
+        assert!(path.join("etc").is_dir());
+        slot.release().unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -295,6 +370,16 @@ mod tests {
             root.link_mounts().unwrap();
         }
         assert_eq!(std::fs::read_link(at("slot/etc/mtab")).unwrap(), Path::new("/proc/mounts"));
+        // Chromium has its directory, Chrome has none, and a link is not followed.
+        std::fs::create_dir(at("run/etc/chromium")).unwrap();
+        symlink("chromium", at("run/etc/chromium-browser")).unwrap();
+        let user = HostUser { uid: 1002, gid: 1003 };
+        for _ in 0..2 {
+            root.make_policies(user).unwrap();
+        }
+        let made = std::fs::metadata(at("run/etc/chromium/policies/managed/cofferdam.json")).unwrap();
+        assert_eq!((made.len(), made.uid(), made.gid()), (0, 1002, 1003));
+        assert!(!at("run/etc/opt").exists());
         let (layer, released) = root.unmount();
         released.unwrap();
         assert_eq!(layer, at("run"));

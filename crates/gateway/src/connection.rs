@@ -37,6 +37,8 @@ pub struct Connect {
     pub methods: Option<BTreeSet<String>>,
     /// The rule that asks, such as `egress rule 2: *.example.net`.
     pub rule: String,
+    /// Companion of the run whose program wants it; `None` for a program of the run itself. Consent covers no other's.
+    pub companion: Option<String>,
     /// The push, if consent is for one. It covers no other.
     pub push: Option<BoundPush>,
 }
@@ -87,7 +89,7 @@ impl Gateway {
         let terms = profile.approvals.terms_of_connection(Risk::High);
         let time = terms.decision_time(&connect.run.profile, longest);
         let approval = connect.approval(review, terms, time, policy.digest(), self.now());
-        self.approvals().insert(approval)
+        self.approvals().insert(approval, &policy)
     }
 
     /// Uses an approval that was given to this connection, once.
@@ -111,6 +113,14 @@ impl Gateway {
 }
 
 impl Connect {
+    /// Returns the program that wants the connection, in words for a reviewer.
+    pub fn program(&self) -> String {
+        match &self.companion {
+            None => "a program in the run".to_owned(),
+            Some(name) => format!("a program in the run's companion {name}"),
+        }
+    }
+
     fn approval(
         &self,
         review: ConnectReview,
@@ -119,15 +129,16 @@ impl Connect {
         policy_digest: &str,
         now: UnixMillis,
     ) -> Approval {
-        let Self { caller, run, host, port, scheme, rule, push, .. } = self;
+        let Self { caller, run, host, port, scheme, rule, companion, push, .. } = self;
+        let whose = self.program();
         let justification = match push {
-            None => format!("a program in the run wants {host}:{port} over {scheme}"),
-            Some(push) => format!("a program in the run pushes to {} on {host}:{port}", push.repository),
+            None => format!("{whose} wants {host}:{port} over {scheme}"),
+            Some(push) => format!("{whose} pushes to {} on {host}:{port}", push.repository),
         };
-        // Consent to a push is for its ids, so there is nothing to remember.
-        let offers = match push {
-            None => terms.remember.into_iter().filter(|form| *form == Form::Digest).collect(),
-            Some(_) => Vec::new(),
+        // Consent to a push is for its ids, and the rules that would keep one to a connection are those of the run.
+        let offers = match (push, companion) {
+            (None, None) => terms.remember.into_iter().filter(|form| *form == Form::Digest).collect(),
+            _ => Vec::new(),
         };
         let approval_id = node_id::new_id().to_string();
         Approval {
@@ -173,7 +184,7 @@ impl Connect {
 
     /// Returns the digest over everything that consent covers. Without an approval it is that of every such connection of the run.
     fn digest(&self, policy_digest: &str, approval_id: Option<&str>) -> String {
-        let Self { caller, run, host, port, scheme, methods, rule, push } = self;
+        let Self { caller, run, host, port, scheme, methods, rule, companion, push } = self;
         let RunScope { profile, image_id } = run;
         let Caller { principal, agent_id, role, run_id } = caller;
         let mut bytes = Encoder::new();
@@ -188,6 +199,10 @@ impl Connect {
         bytes.length(methods.as_ref().map_or(usize::MAX, BTreeSet::len));
         for method in methods.iter().flatten() {
             bytes.text(method);
+        }
+        if let Some(name) = companion {
+            bytes.text("companion");
+            bytes.text(name);
         }
         if let Some(BoundPush { repository, statement }) = push {
             bytes.text("push");

@@ -15,6 +15,7 @@ fn connect() -> Connect {
         scheme: "HTTPS".to_owned(),
         methods: None,
         rule: "egress rule 1: files.example.org".to_owned(),
+        companion: None,
         push: None,
     }
 }
@@ -61,6 +62,7 @@ fn consent_is_void_for_another_connection_and_under_another_policy() {
         Connect { port: 80, ..connect() },
         Connect { scheme: "TCP".into(), ..connect() },
         Connect { methods: methods.clone(), ..connect() },
+        Connect { companion: Some("db".into()), ..connect() },
         Connect { rule: "egress default: ask".into(), ..connect() },
     ] {
         let (gateway, _) = gateway();
@@ -107,6 +109,10 @@ fn consent_is_remembered_only_as_the_profile_offers() {
     assert!(decide(&gateway, &approval, &remember(Remember::Prefix(vec!["curl".into()]))).is_err());
     let decided = decide(&gateway, &approval, &remember(Remember::Digest)).unwrap();
     assert!(decided.remembered.is_some());
+    // It would open the host to the run itself.
+    let of_companion = asked(&gateway, &Connect { companion: Some("db".into()), ..connect() });
+    assert!(of_companion.justification.contains("companion db"), "{}", of_companion.justification);
+    assert!(decide(&gateway, &of_companion, &remember(Remember::Digest)).is_err());
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Gateway {
         longest: Option<Duration>,
     ) -> Result<Approval, Refusal> {
         let time = ticket.terms.decision_time(&ticket.run.profile, longest);
-        self.approvals().request(ticket, review, time, self.now())
+        self.approvals().request(ticket, review, time, self.now(), &self.policy())
     }
 
     /// Opens an approval that is on record: from now on it is listed, can be decided on, and expires.

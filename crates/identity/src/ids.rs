@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use node_id::NodeId;
 use operations::Reason;
 use refusal::Refusal;
 use serde::{Deserialize, Serialize};
@@ -66,37 +67,72 @@ id!(TokenId, "token");
 /// Longest name that a client may choose for a request, task or correlation, bytes.
 const MAX_CLIENT_NAME: usize = 128;
 
+/// Longest name of a principal that a client may ask about, bytes. Credentials give shorter ones, and the policy lists no longer ones.
+const MAX_PRINCIPAL: usize = 512;
+
 /// Checks a name that a client chose. `field` names it in the error.
 pub fn check_client_name(field: &'static str, name: &str) -> Result<(), Refusal> {
-    if name.len() <= MAX_CLIENT_NAME && !name.chars().any(char::is_control) {
+    check_name(field, name, MAX_CLIENT_NAME)
+}
+
+/// Checks the name of a principal that a client asks about. `field` names it in the error.
+pub fn check_principal_name(field: &'static str, name: &str) -> Result<(), Refusal> {
+    check_name(field, name, MAX_PRINCIPAL)
+}
+
+fn check_name(field: &'static str, name: &str, most: usize) -> Result<(), Refusal> {
+    if name.len() <= most && !name.chars().any(char::is_control) {
         return Ok(());
     }
-    Err(Refusal::invalid(
-        field,
-        format!("must be at most {MAX_CLIENT_NAME} characters without control characters"),
-    ))
+    Err(Refusal::invalid(field, format!("must be at most {most} bytes without control characters")))
 }
 
 impl RunId {
+    /// Returns the last 32 bits, which differ between runs, also between those of one node.
     pub fn low_bits(self) -> u32 {
         let bytes = self.0.as_bytes();
         u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]])
     }
 
-    /// Parses an id that a client chose: a version 7 UUID.
+    /// Parses an id that a client chose: a version 7 UUID that names no other node.
     pub fn chosen(text: &str) -> Result<Self, Refusal> {
-        match Self::parse(text) {
-            Ok(id) if id.0.get_version_num() == 7 => Ok(id),
-            _ => Err(Refusal::invalid("run_id", "is not a version 7 UUID in hyphenated lower-case form")),
+        let id = Self::parse(text).ok().filter(|id| id.0.get_version_num() == 7).ok_or_else(|| {
+            Refusal::invalid("run_id", "is not a version 7 UUID in hyphenated lower-case form")
+        })?;
+        match (NodeId::of(id.0), NodeId::own()) {
+            (Some(named), own) if own != Some(named) => Err(Refusal::wrong_node(named, own)),
+            _ => Ok(id),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use node_id::NodeId;
     use operations::Reason;
 
-    use super::RunId;
+    use super::{RunId, check_client_name, check_principal_name};
+
+    #[test]
+    fn principals_may_have_the_long_names_that_issuers_give() {
+        let subject = format!("oidc:corp:{}", "s".repeat(256));
+        assert!(check_principal_name("principal", &subject).is_ok());
+        assert!(check_client_name("request_id", &subject).is_err());
+        for bad in ["x".repeat(513), "uid:1\n".to_owned()] {
+            let refused = check_principal_name("principal", &bad).unwrap_err();
+            assert_eq!(refused.reason, Reason::InvalidArgument);
+        }
+    }
+
+    #[test]
+    fn a_chosen_id_may_not_name_another_node() {
+        // This process is no node.
+        let elsewhere = NodeId::try_from(7).unwrap().new_id().to_string();
+        let refused = RunId::chosen(&elsewhere).unwrap_err();
+        assert_eq!(refused.reason, Reason::WrongNode);
+        assert_eq!(refused.metadata, [("asked".into(), "7".to_owned())]);
+        assert_eq!(RunId::parse(&elsewhere).unwrap().to_string(), elsewhere, "it may be looked for");
+    }
 
     #[test]
     fn an_id_parses_back_and_nothing_else_does() {

@@ -11,7 +11,7 @@ mod token;
 pub use api_token::{ApiToken, ApiTokenRefused, Ended as ApiTokenEnded, id_of as id_of_api_token};
 pub use ids::{
     AlertId, BaseId, CallId, CheckpointId, ConnectionId, PermissionId, RunId, SessionId, TokenId,
-    check_client_name,
+    check_client_name, check_principal_name,
 };
 pub use methods::{Credential, METHODS, Method, method};
 pub use principal::{Access, Certified, NOBODY, Principal, Role, Roles, Scope};

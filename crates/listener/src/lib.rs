@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admission::{CurrentShare, Owner, Purpose, Shares};
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt as _, stream};
 use identity::Principal;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -139,13 +139,14 @@ impl Remote {
     }
 }
 
-/// Returns the connections of all listeners, until `stop`.
+/// Returns the connections of all listeners, until `stop`. It ends a moment later, when handshakes that were under way have ended.
 pub fn incoming(
     socket: Socket,
     tcp: Option<Tcp>,
     stop: CancellationToken,
 ) -> impl Stream<Item = io::Result<Connection>> {
     let local = stream::unfold(socket, |socket| async move { Some((socket.accept().await, socket)) });
+    let local = local.take_until(stop.clone().cancelled_owned());
     let (ready, remote) = mpsc::channel(READY);
     if let Some(tcp) = tcp {
         tokio::spawn(tcp.run(ready, stop));

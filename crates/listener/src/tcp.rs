@@ -29,6 +29,9 @@ const NAME: &str = "api-tcp";
 /// Target that the record of a bad certificate names.
 const TARGET: &str = "TLS";
 
+/// Time for handshakes that are under way when the listener stops. Usual ones take milliseconds.
+const FINISH: Duration = Duration::from_secs(1);
+
 /// Address and limits of the listener.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -129,9 +132,8 @@ impl Tcp {
         self.listener.local_addr()
     }
 
-    /// Sends each connection that has passed the checks to `ready`, until `stop`.
+    /// Sends each connection that has passed the checks to `ready`, until `stop`. Those that are being checked by then still have [`FINISH`].
     pub(super) async fn run(self, ready: mpsc::Sender<io::Result<Connection>>, stop: CancellationToken) {
-        // Dropping this ends the connections that are still being checked.
         let mut entering = JoinSet::new();
         while let Some(accepted) = stop.run_until_cancelled(self.listener.accept()).await {
             while entering.try_join_next().is_some() {}
@@ -164,6 +166,18 @@ impl Tcp {
             };
             entering.spawn_on(entered, &self.handshakes.handle);
         }
+        finish(entering).await;
+    }
+}
+
+/// Waits for the connections that are being checked, and ends those that take too long.
+///
+/// A client whose handshake completes is told to connect anew, as HTTP/2 has it. A client of one that was cut fails to connect, and has sent
+/// no request.
+async fn finish(mut entering: JoinSet<()>) {
+    let finished = async { while entering.join_next().await.is_some() {} };
+    if tokio::time::timeout(FINISH, finished).await.is_err() {
+        tracing::debug!(cut = entering.len(), "TLS handshakes were cut, as the daemon stops");
     }
 }
 
@@ -227,5 +241,35 @@ impl Door {
     fn report(&self, address: IpAddr) {
         let client = Principal { address: Some(address), ..Principal::anonymous() };
         self.escalations.report(&client, None, Attempt::BadCertificate, TARGET);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn handshakes_under_way_at_a_stop_end_within_a_bound() {
+        let mut entering = JoinSet::new();
+        let (ready, mut handed) = mpsc::channel(1);
+        entering.spawn(async move {
+            tokio::time::sleep(FINISH / 2).await;
+            ready.send(()).await.unwrap();
+        });
+        let (alive, cut) = oneshot::channel::<()>();
+        entering.spawn(async move {
+            let _alive = alive;
+            std::future::pending().await
+        });
+        let begun = tokio::time::Instant::now();
+        finish(entering).await;
+        assert!((FINISH..2 * FINISH).contains(&begun.elapsed()));
+        assert_eq!(handed.recv().await, Some(()), "one that takes no longer is served");
+        assert!(cut.await.is_err(), "one that does is ended");
+        let begun = tokio::time::Instant::now();
+        finish(JoinSet::new()).await;
+        assert!(begun.elapsed() < FINISH / 2, "nothing is waited for");
     }
 }

@@ -111,9 +111,8 @@ impl Tokens {
     /// The tokens that the daemon made for its holder, for sessions that links in notices opened, end with it.
     pub async fn revoke(&self, id: TokenId, by: &str) -> Result<ApiToken, Refusal> {
         let _changing = self.changing.lock().await;
-        let held = self.get(id).ok_or_else(|| {
-            Refusal::new(Reason::NotFound, "there is no such token").with("resource", "token")
-        })?;
+        let none = || Refusal::absent("token", id, "there is no such token");
+        let held = self.get(id).ok_or_else(none)?;
         let revoked = self.end(&held, by).await;
         for made in self.made_with(&held.token) {
             self.end(&made, by).await?;

@@ -54,6 +54,8 @@ pub struct Metrics {
     ready: Family<Start, Histogram, fn() -> Histogram>,
     cold: Family<Cold, Counter>,
     gauges: Gauges,
+    /// Held by a scrape from its first value until its text is written. Two at once would mix their values.
+    scraping: Mutex<()>,
     profiles: Mutex<BTreeSet<String>>,
 }
 
@@ -106,6 +108,7 @@ impl Metrics {
             ready: Family::new_with_constructor(latency as fn() -> Histogram),
             cold: Family::default(),
             gauges: Gauges::default(),
+            scraping: Mutex::default(),
             profiles: Mutex::default(),
             registry: Registry::default(),
         };
@@ -196,6 +199,7 @@ impl Metrics {
 
     /// Returns all metrics as OpenMetrics text, with the gauges of this moment.
     pub fn encode(&self, sample: &Sample) -> String {
+        let _scraping = self.scraping.lock();
         self.gauges.set(self, sample);
         let mut text = String::new();
         // Writing to a string does not fail.

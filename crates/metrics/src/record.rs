@@ -221,6 +221,24 @@ mod tests {
     }
 
     #[test]
+    fn scrapes_at_once_do_not_mix_their_values() {
+        let metrics = metrics();
+        let pool = crate::PoolSample { waiting: 3, wanted: 4 };
+        let sample = Sample { pool: [("review".to_owned(), pool)].into(), ..Sample::default() };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let text = metrics.encode(&sample);
+                        let found = text.lines().find(|line| line.starts_with("cofferdam_pool_waiting{"));
+                        assert_eq!(found, Some("cofferdam_pool_waiting{profile=\"review\"} 3"));
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
     fn names_of_agents_and_clients_make_no_series() {
         let metrics = metrics();
         let at_rest = series(&metrics).len();

@@ -3,7 +3,7 @@
 use std::{fmt, num::NonZeroU16, str::FromStr, sync::OnceLock};
 
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
+use uuid::{Uuid, Variant};
 
 /// The metadata by which a client says which node a request is for: the node's number in decimal digits.
 pub const NODE_METADATA: &str = "cofferdam-node";
@@ -40,31 +40,58 @@ impl NodeId {
     /// Finds the node that made an id. `None` for ids of daemons without a node.
     pub fn of(id: Uuid) -> Option<Self> {
         let bytes = id.as_bytes();
-        let node = u16::from_be_bytes([bytes[12], bytes[13]]);
-        let check = u16::from_be_bytes([bytes[14], bytes[15]]);
-        let named = id.get_version_num() == 7 && check == check_value(bytes, node);
+        let node = (u16::from_be_bytes([bytes[6] & 0x0F, bytes[7]]) << 4) | u16::from(bytes[8] & 0x0F);
+        let check = u16::from_be_bytes([bytes[11], bytes[12]]);
+        let is_v7 = id.get_version_num() == 7 && id.get_variant() == Variant::RFC4122;
+        let named = is_v7 && check == check_value(bytes, node);
         Self::try_from(node).ok().filter(|_| named)
     }
 
-    /// Finds the node that made an id, from the id's text in any of the forms of a UUID.
+    /// Finds the node that made an id, from the id's text: hyphenated, in lower case.
     pub fn of_text(id: &str) -> Option<Self> {
-        Uuid::try_parse(id).ok().and_then(Self::of)
+        let parsed = Uuid::try_parse(id).ok()?;
+        let mut printed = Uuid::encode_buffer();
+        if *parsed.hyphenated().encode_lower(&mut printed) == *id { Self::of(parsed) } else { None }
     }
 
     /// Makes an id that names this node.
     pub fn new_id(self) -> Uuid {
-        let mut bytes = Uuid::now_v7().into_bytes();
-        let node = self.get();
-        let check = check_value(&bytes, node);
-        bytes[12..14].copy_from_slice(&node.to_be_bytes());
-        bytes[14..].copy_from_slice(&check.to_be_bytes());
-        Uuid::from_bytes(bytes)
+        self.named_in(Uuid::now_v7())
+    }
+
+    /// Has a version 7 UUID name this node. Its last 32 bits, which are random, give way to the end of its counter.
+    fn named_in(self, id: Uuid) -> Uuid {
+        let (bits, node) = (id.as_u128(), u128::from(self.get()));
+        let time = bits >> 80;
+        let counter = (((bits >> 64) & 0xFFF) << 30) | ((bits >> 32) & 0x3FFF_FFFF);
+        let check = u128::from(check_value(id.as_bytes(), self.get()));
+        Uuid::from_u128(
+            (time << 80)
+                | (7 << 76)
+                | ((node >> 4) << 64)
+                | (2 << 62)
+                | ((counter >> 40) << 60)
+                | ((node & 0xF) << 56)
+                | (((counter >> 24) & 0xFFFF) << 40)
+                | (check << 24)
+                | (counter & 0xFF_FFFF),
+        )
     }
 }
 
 /// Makes an id, of the node that this process is, or a plain one.
 pub fn new_id() -> Uuid {
-    NodeId::own().map_or_else(Uuid::now_v7, NodeId::new_id)
+    NodeId::own().map_or_else(|| plain(Uuid::now_v7), NodeId::new_id)
+}
+
+/// Returns the first id that names no node, even by chance.
+fn plain(mut make: impl FnMut() -> Uuid) -> Uuid {
+    loop {
+        let id = make();
+        if NodeId::of(id).is_none() {
+            return id;
+        }
+    }
 }
 
 /// Computes the check value of an id's time and node: CRC-16/CCITT, whose polynomial ITU-T V.41 gives, begun at 0xFFFF.
@@ -113,7 +140,10 @@ impl fmt::Display for NodeId {
 mod tests {
     use uuid::Uuid;
 
-    use super::{NodeId, NotANode, check_value};
+    use super::{NodeId, NotANode, check_value, plain};
+
+    /// Ids and the nodes that they name, which the clients in other languages read as well.
+    const VECTORS: &str = include_str!("../../../clients/nodes.json");
 
     fn node(number: u16) -> NodeId {
         NodeId::try_from(number).unwrap()
@@ -137,15 +167,59 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_id_names_a_node_about_once_in_65536_times() {
+    fn a_random_id_names_a_node_about_once_in_65536_times() {
         let named = (0..100_000).filter(|_| NodeId::of(Uuid::now_v7()).is_some()).count();
         assert!(named < 20, "{named} of 100000");
     }
 
     #[test]
+    fn an_id_of_a_daemon_without_a_node_names_none_even_by_chance() {
+        let other = Uuid::from_u128(0x0198_a1b2_c3d4_7000_8000_0000_0000_0001);
+        let mut made = [node(7).new_id(), node(8).new_id(), other].into_iter();
+        assert_eq!(plain(|| made.next().unwrap()), other);
+    }
+
+    #[test]
+    fn the_ends_of_ids_differ_as_before() {
+        let ids: Vec<Uuid> = (0..10_000).map(|_| node(7).new_id()).collect();
+        let ends: std::collections::BTreeSet<&[u8]> = ids.iter().map(|id| &id.as_bytes()[12..]).collect();
+        assert!(ends.len() > 9_900, "{} of 10000", ends.len());
+    }
+
+    #[test]
+    fn the_counter_keeps_its_order_and_its_bits() {
+        let time = 0x0198_a1b2_c3d4_u128 << 80;
+        let counted = |counter: u128| {
+            let version_and_variant = (7 << 76) | (2 << 62);
+            // Twelve bits of the counter are before the variant, and thirty after it.
+            let id = time | version_and_variant | ((counter >> 30) << 64) | ((counter & 0x3FFF_FFFF) << 32);
+            node(0x1234).named_in(Uuid::from_u128(id | 0xFFFF_FFFF)).into_bytes()
+        };
+        let counters = [0, 1, (1 << 24) - 1, 1 << 24, (1 << 30) - 1, 1 << 30, 1 << 40, (1 << 42) - 1];
+        assert!(counters.map(counted).is_sorted_by(|one, next| one < next));
+        for counter in counters {
+            let id = counted(counter);
+            let read = [(id[8] >> 4) & 3, id[9], id[10], id[13], id[14], id[15]];
+            let read = read.iter().fold(0, |read, byte| (read << 8) | u128::from(*byte));
+            assert_eq!(read, counter);
+        }
+    }
+
+    #[test]
+    fn every_client_reads_the_same_nodes() {
+        let vectors: serde_json::Value = serde_json::from_str(VECTORS).unwrap();
+        let ids = vectors["ids"].as_object().unwrap();
+        assert!(ids.len() > 10);
+        for (id, named) in ids {
+            let read = NodeId::of_text(id).map(|node| u64::from(node.get()));
+            assert_eq!(read, named.as_u64(), "{id}");
+        }
+    }
+
+    #[test]
     fn a_changed_time_or_node_is_no_longer_a_name() {
         let id = node(300).new_id().into_bytes();
-        for bit in (0..48).chain(96..128) {
+        for bit in (0..48).chain(52..64).chain(68..72).chain(88..104) {
             let mut changed = id;
             changed[bit / 8] ^= 0x80 >> (bit % 8);
             assert_eq!(NodeId::of(Uuid::from_bytes(changed)), None, "bit {bit}");

@@ -1,5 +1,6 @@
 //! An issuer's keys: a JWK Set (RFC 7517, 5). Only keys that can verify a supported signature are used.
 
+use ed25519_dalek::VerifyingKey;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 use serde::Deserialize;
@@ -98,10 +99,16 @@ impl Key {
         let is_whole = match (parameters, key.kind()) {
             (_, DecodingKeyKind::RsaModulusExponent { n, .. }) => MODULUS.contains(&n.len()),
             (AlgorithmParameters::EllipticCurve(_), DecodingKeyKind::SecretOrDer(point)) => point.len() == 65,
-            (_, DecodingKeyKind::SecretOrDer(point)) => point.len() == 32,
+            (_, DecodingKeyKind::SecretOrDer(point)) => is_strong(point),
         };
         is_whole.then_some((key, algorithms))
     }
+}
+
+/// Returns true if a key of Ed25519 is a point of a large order. With any other, everybody can sign tokens.
+fn is_strong(key: &[u8]) -> bool {
+    let key = key.try_into().ok().and_then(|key| VerifyingKey::from_bytes(key).ok());
+    key.is_some_and(|key| !key.is_weak())
 }
 
 #[cfg(test)]
@@ -150,6 +157,9 @@ mod tests {
             with(&ec, "x", json!("AAAA")),
             with(&ed, "crv", json!("X25519")),
             with(&ed, "x", json!(encoded([1; 33]))),
+            // With these, everybody can sign: the neutral element, and a point of order eight.
+            with(&ed, "x", json!("AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")),
+            with(&ed, "x", json!("JuiVj8KyJ7BFw_SJ8u-Y8NXfrAXTxjM5sTgCiG1T_AU")),
             json!({ "kty": "oct", "k": encoded([1; 32]), "alg": "HS256" }),
             json!({ "kty": "oct", "k": encoded([1; 32]), "alg": "RS256" }),
             json!({}),

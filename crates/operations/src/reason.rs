@@ -35,6 +35,8 @@ pub enum Reason {
     InvalidArgument,
     /// No such file, run, call, approval, profile or program exists.
     NotFound,
+    /// The request is for another node of the fleet, which the details name. Nothing was done; send it there.
+    WrongNode,
     /// It exists already, with other content.
     AlreadyExists,
     /// The engine does not have the run's image. An operator has to import or build it.
@@ -65,7 +67,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of the documentation.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::SandboxViolation,
         Self::PermissionDenied,
         Self::CommandNotAllowed,
@@ -81,6 +83,7 @@ impl Reason {
         Self::InvalidFrontmatter,
         Self::InvalidArgument,
         Self::NotFound,
+        Self::WrongNode,
         Self::AlreadyExists,
         Self::ImageMissing,
         Self::ImageNotAllowed,
@@ -114,6 +117,7 @@ impl Reason {
             Self::InvalidFrontmatter => "INVALID_FRONTMATTER",
             Self::InvalidArgument => "INVALID_ARGUMENT",
             Self::NotFound => "NOT_FOUND",
+            Self::WrongNode => "WRONG_NODE",
             Self::AlreadyExists => "ALREADY_EXISTS",
             Self::ImageMissing => "IMAGE_MISSING",
             Self::ImageNotAllowed => "IMAGE_NOT_ALLOWED",

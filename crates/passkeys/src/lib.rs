@@ -46,11 +46,15 @@ pub struct Passkeys {
 impl Passkeys {
     /// Opens the passkeys in the store.
     pub fn open(store: Store, audit: Arc<AuditLog>, party: Option<RelyingParty>) -> Result<Self, StoreError> {
-        let read = |record: &String| {
-            let passkey: Passkey = serde_json::from_str(record)?;
-            Ok((passkey.credential_id.clone(), passkey))
+        // One that cannot be read signs nothing, and does not keep the daemon from its start.
+        let read = |record: &String| match serde_json::from_str::<Passkey>(record) {
+            Ok(passkey) => Some((passkey.credential_id.clone(), passkey)),
+            Err(error) => {
+                tracing::error!(%error, "a stored passkey cannot be read, or its key proves nothing: it counts for no decision");
+                None
+            }
         };
-        let known = store.passkeys()?.iter().map(read).collect::<Result<_, StoreError>>()?;
+        let known = store.passkeys()?.iter().filter_map(read).collect();
         Ok(Self {
             store,
             audit,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use egress_rules::{HostName, Rules};
+use egress_rules::{HostName, Narrowed, Rules};
 use operations::Environment;
 use serde::Serialize;
 
@@ -28,6 +28,9 @@ pub struct CompanionRules {
     pub max: usize,
     /// Memory of all companions of one run, MiB.
     pub memory_mib: u64,
+    /// Rules for connections of companions with these images, in the same form. Without any, a companion reaches nothing.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub egress: BTreeMap<String, Rules>,
     /// Companions of every run, unless its request has others of their names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub defaults: Vec<Companion>,
@@ -56,6 +59,9 @@ pub struct Companion {
     /// Names of companions that have to be ready before it starts.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub depends_on: BTreeSet<String>,
+    /// Rules that its connections have to pass beside those of the profile for its image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Rules>,
 }
 
 /// Check that a companion has to pass.
@@ -177,6 +183,19 @@ impl CompanionRules {
     /// Most companions that a profile may allow.
     pub const MOST: usize = 16;
 
+    /// Returns the rules for connections of companions with an image: those of the longest name that matches. `None` if there are none.
+    pub fn rules_of(&self, image: &str) -> Option<&Rules> {
+        let matching = self.egress.iter().filter(|(name, _)| permits(std::slice::from_ref(name), image));
+        // A name without `*` is longer than one with it.
+        let length = |name: &str| (name.trim_end_matches('*').len(), !name.ends_with('*'));
+        matching.max_by_key(|(name, _)| length(name)).map(|(_, rules)| rules)
+    }
+
+    /// Returns the rules for connections of companions with an image; rules that allow nothing if there are none.
+    pub fn narrowed(&self, image: &str) -> Narrowed {
+        Narrowed::new(self.rules_of(image).cloned().unwrap_or_else(Rules::none))
+    }
+
     /// Returns the companions of a run: those that were asked for, and those of the profile whose names they do not have.
     ///
     /// Each group can start when all before it are ready. Each companion has its memory. `egress` has the rules for connections, which name
@@ -211,6 +230,11 @@ impl CompanionRules {
             if hosts.contains(&companion.name) {
                 let why = "a rule of `egress` has a host of this name";
                 return Err(invalid(format!("{}: {why}", companion.name)));
+            }
+            if let Some(own) = &companion.egress
+                && let Err(wider) = self.narrowed(&companion.image).narrow(own)
+            {
+                return Err(invalid(format!("{}: egress: {wider}", companion.name)));
             }
         }
         in_order(self.with_memory(all)?)
@@ -298,11 +322,48 @@ mod tests {
             memory_mib: 0,
             ports: BTreeSet::new(),
             depends_on: depends_on.iter().map(ToString::to_string).collect(),
+            egress: None,
         }
     }
 
     fn rules() -> CompanionRules {
-        CompanionRules { images: vec!["db:*".to_owned()], max: 4, memory_mib: 1000, defaults: Vec::new() }
+        CompanionRules {
+            images: vec!["db:*".to_owned()],
+            max: 4,
+            memory_mib: 1000,
+            ..CompanionRules::default()
+        }
+    }
+
+    fn to(host: &str) -> Rules {
+        let rule = serde_json::json!({"host": host, "ports": [443], "decision": "allow"});
+        Rules::from_json(&serde_json::json!({ "rules": [rule] }).to_string()).unwrap()
+    }
+
+    #[test]
+    fn the_longest_name_of_an_image_has_its_rules_and_a_companion_may_narrow_them() {
+        let egress = [("db:*", "*.example.org"), ("db:1*", "one.example.org"), ("db:1", "exact.example.org")];
+        let egress = egress.map(|(image, host)| (image.to_owned(), to(host))).into();
+        let rules = CompanionRules { egress, ..rules() };
+        for (image, host) in [
+            ("db:2", Some("*.example.org")),
+            ("db:15", Some("one.example.org")),
+            ("db:1", Some("exact.example.org")),
+            ("other:1", None),
+        ] {
+            assert_eq!(rules.rules_of(image), host.map(to).as_ref(), "{image}");
+            assert_eq!(rules.narrowed(image).is_nothing(), host.is_none());
+        }
+        let with = |image: &str, host: &str| {
+            let own = Companion { image: image.to_owned(), egress: Some(to(host)), ..companion("db", &[]) };
+            rules.of_run(vec![own], [])
+        };
+        assert!(with("db:2", "files.example.org").is_ok());
+        let wider = with("db:1", "files.example.org").unwrap_err().to_string();
+        assert!(wider.starts_with("db: egress: "), "{wider}");
+        let none = CompanionRules { egress: BTreeMap::new(), ..rules.clone() };
+        let own = Companion { egress: Some(to("files.example.org")), ..companion("db", &[]) };
+        assert!(none.of_run(vec![own], []).is_err(), "no rules are none to narrow");
     }
 
     fn names(groups: &[Vec<Companion>]) -> Vec<Vec<&str>> {

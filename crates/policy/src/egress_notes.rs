@@ -12,7 +12,11 @@ impl Policy {
     pub fn egress_notes(&self) -> impl Iterator<Item = (&str, String)> {
         let profiles = self.profile_names().filter_map(|name| Some((name, self.profile(name)?)));
         profiles.flat_map(|(name, profile)| {
-            notes(profile.egress.settings()).into_iter().map(move |note| (name, note))
+            let of_run = notes(profile.egress.settings());
+            let of_companions = profile.companions.egress.iter().flat_map(|(image, rules)| {
+                notes(rules.settings()).into_iter().map(move |note| format!("companions of {image}: {note}"))
+            });
+            of_run.into_iter().chain(of_companions).map(move |note| (name, note))
         })
     }
 }

@@ -180,6 +180,20 @@ impl Policy {
         self.members.teams_of(agent_id).filter_map(|name| Some((name, self.content.teams.get(name)?)))
     }
 
+    /// Checks that consent can be signed where a profile requires that. Without passkeys, its calls could only be denied.
+    pub fn check_passkeys(&self, are_taken: bool) -> Result<(), String> {
+        let problem = |(name, profile): (&String, &Profile)| {
+            (profile.approvals.passkey != PasskeyFrom::Never && !are_taken).then(|| {
+                format!(
+                    "profiles.{name}.approvals.passkey: needs a console with a name, in which reviewers register passkeys: set `console` \
+                     in the configuration, and as `console.origin` no address"
+                )
+            })
+        };
+        let problems: Vec<String> = self.content.profiles.iter().filter_map(problem).collect();
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
+    }
+
     /// Returns the tenants, and the principals of each.
     pub fn tenants(&self) -> &Arc<Tenants> {
         &self.tenants

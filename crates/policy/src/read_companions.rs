@@ -6,7 +6,8 @@ use document::{At, Fields};
 use egress_rules::Rules;
 
 use crate::companions::{Check, Companion, CompanionRules, Readiness};
-use crate::image_names::reference;
+use crate::image_names::{permits, reference};
+use crate::read_egress;
 
 /// Memory of all companions of a run if the profile has no number, MiB.
 const MEMORY: u64 = 1_024;
@@ -15,7 +16,7 @@ const MOST_MEMORY: u64 = 1 << 20;
 
 pub(super) fn companions(at: Option<&At<'_>>, egress: &Rules) -> CompanionRules {
     let Some(at) = at else { return CompanionRules::default() };
-    let fields = at.fields(&["images", "max", "memory_mib", "defaults"]);
+    let fields = at.fields(&["images", "max", "memory_mib", "egress", "defaults"]);
     let images = fields.required("images").map(At::items).unwrap_or_default();
     let max = fields.number_or("max", 1..=CompanionRules::MOST as u64, 4);
     let items = fields.items("defaults");
@@ -23,8 +24,10 @@ pub(super) fn companions(at: Option<&At<'_>>, egress: &Rules) -> CompanionRules 
         items.iter().take(CompanionRules::MOST + 1).filter_map(companion).collect();
     // With one left out, problems between companions would name the wrong ones.
     let is_whole = defaults.len() == items.len();
+    let images: Vec<String> = images.iter().filter_map(|item| reference(item, true)).collect();
     let rules = CompanionRules {
-        images: images.iter().filter_map(|item| reference(item, true)).collect(),
+        egress: fields.get("egress").map(|at| egress_of_images(at, &images)).unwrap_or_default(),
+        images,
         max: usize::try_from(max).unwrap_or(CompanionRules::MOST),
         memory_mib: fields.number_or("memory_mib", 16..=MOST_MEMORY, MEMORY),
         defaults,
@@ -35,9 +38,34 @@ pub(super) fn companions(at: Option<&At<'_>>, egress: &Rules) -> CompanionRules 
     rules
 }
 
+/// Reads the rules for connections of companions, by their images.
+fn egress_of_images(at: &At<'_>, images: &[String]) -> BTreeMap<String, Rules> {
+    let entries = at.entries().into_iter();
+    let read = entries.map(|(image, at)| {
+        if !permits(images, image) {
+            at.problem("`images` does not have these images");
+        }
+        let rules = read_egress::egress(Some(&at));
+        if !rules.settings().budget.is_unbounded() {
+            at.problem("the `budget` of the profile's own `egress` counts for its companions, too: leave it out here");
+        }
+        (image.to_owned(), rules)
+    });
+    read.collect()
+}
+
 fn companion(at: &At<'_>) -> Option<Companion> {
-    let fields =
-        at.fields(&["name", "image", "command", "env", "ready", "memory_mib", "ports", "depends_on"]);
+    let fields = at.fields(&[
+        "name",
+        "image",
+        "command",
+        "env",
+        "ready",
+        "memory_mib",
+        "ports",
+        "depends_on",
+        "egress",
+    ]);
     let name = fields.required("name").and_then(At::text);
     let image = fields.required("image").and_then(|at| reference(at, false));
     let ready = fields.get("ready").map(ready);
@@ -54,6 +82,7 @@ fn companion(at: &At<'_>) -> Option<Companion> {
         memory_mib: fields.number_or("memory_mib", 16..=MOST_MEMORY, 0),
         ports: fields.items("ports").iter().filter_map(port).collect(),
         depends_on: depends_on.iter().filter_map(At::text).map(str::to_owned).collect::<BTreeSet<_>>(),
+        egress: fields.get("egress").map(|at| read_egress::egress(Some(at))),
     })
 }
 
@@ -103,11 +132,13 @@ mod tests {
 
     const WHOLE: &str = "{images: [\"db:*\"], max: 2, memory_mib: 512, defaults: [{name: db, image: \"db:15\", command: [serve, 1], \
         env: {MODE: test}, ready: {tcp: 5432, timeout_seconds: 30}, memory_mib: 64, ports: [5433]}, \
-        {name: app, image: \"db:1\", ready: {command: [check]}, depends_on: [db]}]}";
+        {name: app, image: \"db:1\", ready: {command: [check]}, depends_on: [db], egress: {rules: [RULE]}}], \
+        egress: {\"db:1\": {rules: [RULE], max_bytes: 1MiB}}}";
 
     #[test]
     fn companions_are_read_and_written_back() {
-        let policy = loaded(WHOLE).unwrap();
+        let rule = "{host: files.example.org, ports: [443], decision: allow}";
+        let policy = loaded(&WHOLE.replace("RULE", rule)).unwrap();
         let rules = &policy.profile("p").unwrap().companions;
         assert_eq!((rules.max, rules.memory_mib), (2, 512));
         let db = &rules.defaults[0];
@@ -117,6 +148,8 @@ mod tests {
             (&ready.check, ready.timeout_seconds, ready.interval_milliseconds),
             (&Check::Tcp(5432), 30, 200)
         );
+        assert!(rules.rules_of("db:15").is_none() && rules.rules_of("db:1").is_some());
+        assert_eq!(rules.defaults[1].egress.as_ref().unwrap().settings().rules.len(), 1);
         let written = policy.to_yaml().unwrap();
         assert_eq!(Policy::from_files([("again.yaml", &written)]).unwrap().digest(), policy.digest());
     }
@@ -151,6 +184,15 @@ mod tests {
             (
                 "{images: [a], defaults: [{name: a, image: a, depends_on: [a]}]}",
                 "defaults: each of these waits",
+            ),
+            ("{images: [a], egress: {b: {rules: []}}}", "egress.b: `images` does not have these images"),
+            (
+                "{images: [a], egress: {a: {rules: [], budget: {run: {requests: 1}}}}}",
+                "egress.a: the `budget` of the profile's own",
+            ),
+            (
+                "{images: [a], defaults: [{name: db, image: a, egress: {rules: [{host: files.example.org, ports: [443], decision: allow}]}}]}",
+                "defaults: db: egress: ",
             ),
             ("{images: [a], default: []}", "default: unknown key"),
         ] {

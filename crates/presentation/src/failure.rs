@@ -244,6 +244,9 @@ fn hint_for(reason: &str, metadata: &BTreeMap<String, String>, exit: Exit, retry
         ("AUDIT_UNAVAILABLE", _) => {
             "the daemon refuses calls that it cannot record: check its log and its disk space".into()
         }
+        ("WRONG_NODE", _) => {
+            "--endpoint takes the address of that node, or the one address of the fleet".into()
+        }
         ("OVERLOADED", _) => "try again in a moment".into(),
         ("APPROVAL_EXPIRED", _) => "make the call again, and decide with `coffer approval approve ID`".into(),
         _ if exit == Exit::Unreachable => "`coffer doctor` says whether the daemon answers".into(),

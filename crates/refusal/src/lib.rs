@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
+use node_id::NodeId;
 use operations::{Hint, Malformed, Reason, ToolFailure};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -28,11 +29,38 @@ pub struct Refusal {
     pub metadata: Vec<(Cow<'static, str>, String)>,
     /// Advice that each kind of caller words differently.
     pub hints: Vec<Hint>,
+    /// Node that made the id of what was not found.
+    pub made_by: Option<NodeId>,
 }
 
 impl Refusal {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), metadata: Vec::new(), hints: Vec::new() }
+        Self { reason, message: message.into(), metadata: Vec::new(), hints: Vec::new(), made_by: None }
+    }
+
+    /// Refuses a request for something that is not here. A client learns which other node made the id, if one did.
+    pub fn absent(resource: &'static str, id: impl fmt::Display, message: impl Into<String>) -> Self {
+        let made_by = NodeId::of_text(&id.to_string());
+        Self { made_by, ..Self::new(Reason::NotFound, message).with("resource", resource) }
+    }
+
+    /// Refuses a request for the node `asked`, on the node `own`, or on a daemon that is no node.
+    pub fn wrong_node(asked: NodeId, own: Option<NodeId>) -> Self {
+        let here = own.map_or_else(|| "a daemon without a node id".to_owned(), |own| format!("node {own}"));
+        let message = format!("this is {here}, and the request is for node {asked}: send it there");
+        let refusal = Self::new(Reason::WrongNode, message).with("asked", asked.to_string());
+        match own {
+            Some(own) => refusal.with("node", own.to_string()),
+            None => refusal,
+        }
+    }
+
+    /// Names the other node of an id that is not found on the node `own`.
+    fn on(self, own: Option<NodeId>) -> Self {
+        match self.made_by {
+            Some(node) if self.reason == Reason::NotFound && Some(node) != own => Self::wrong_node(node, own),
+            _ => self,
+        }
     }
 
     /// A request that is malformed in `field`.
@@ -92,7 +120,7 @@ impl From<ToolFailure> for Refusal {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        let failure = ToolFailure::from(refusal).told(|hint| Some(hint.canonical()));
+        let failure = ToolFailure::from(refusal.on(NodeId::own())).told(|hint| Some(hint.canonical()));
         let refusal = Refusal::from(failure);
         let metadata: HashMap<String, String> =
             refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value)).collect();
@@ -120,7 +148,8 @@ fn code(reason: Reason) -> Code {
         | Reason::WriteLimit
         | Reason::MemoryLimit
         | Reason::TenantLimit => Code::ResourceExhausted,
-        Reason::PreconditionFailed | Reason::RunNotReady | Reason::AwaitingApproval => {
+        // Not UNAVAILABLE, for which clients and balancers try the same address again.
+        Reason::PreconditionFailed | Reason::RunNotReady | Reason::AwaitingApproval | Reason::WrongNode => {
             Code::FailedPrecondition
         }
         Reason::InvalidFrontmatter | Reason::InvalidArgument | Reason::ImageUnusable => Code::InvalidArgument,
@@ -164,6 +193,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use node_id::NodeId;
     use operations::Reason;
     use tonic::{Code, Status};
     use tonic_types::StatusExt as _;
@@ -203,6 +233,29 @@ mod tests {
         assert_eq!(delay, Some(Duration::from_millis(12_001)));
         let info = status.get_details_error_info().unwrap();
         assert_eq!(info.metadata.get("retry_after_ms").map(String::as_str), Some("12001"));
+    }
+
+    #[test]
+    fn another_nodes_id_that_is_not_found_is_refused_with_both_nodes() {
+        let node = |number| NodeId::try_from(number).unwrap();
+        let absent = |id: &str| Refusal::absent("run", id, "there is no such run");
+        let id = node(7).new_id().to_string();
+        let here = [("asked".into(), "7".to_owned()), ("node".into(), "8".to_owned())];
+        let refused = absent(&id).on(Some(node(8)));
+        assert_eq!((refused.reason, &refused.metadata[..]), (Reason::WrongNode, &here[..]));
+        assert_eq!(refused.message, "this is node 8, and the request is for node 7: send it there");
+        let without = absent(&id).on(None);
+        assert_eq!((without.reason, &without.metadata[..]), (Reason::WrongNode, &here[..1]));
+        for found in [absent(&id).on(Some(node(7))), absent("no id").on(Some(node(7)))] {
+            assert_eq!(found.reason, Reason::NotFound);
+            assert_eq!(found.metadata, [("resource".into(), "run".to_owned())]);
+        }
+        // This process is no node.
+        let status = Status::from(absent(&id));
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        assert_eq!(status.get_details_error_info().unwrap().reason, "WRONG_NODE");
+        let internal = Refusal { reason: Reason::Internal, ..absent(&id) };
+        assert_eq!(internal.on(None).reason, Reason::Internal, "only what is not found is elsewhere");
     }
 
     #[test]

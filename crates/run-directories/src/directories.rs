@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use containers::java_store;
+use containers::{chromium_policy, java_store};
 use identity::{BaseId, CheckpointId, RunId};
 use jail::Keeps;
 use run_record::{Beneath, Record, Workspace};
@@ -17,6 +17,7 @@ pub const BUNDLE: &str = "ca-bundle.pem";
 pub fn remove_bundle(slots: &Path) {
     let bundle = slots.join(BUNDLE);
     let _ = std::fs::remove_file(java_store(&bundle));
+    let _ = std::fs::remove_file(chromium_policy(&bundle));
     let _ = std::fs::remove_file(bundle);
 }
 

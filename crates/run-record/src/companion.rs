@@ -1,7 +1,9 @@
 //! The companions of a run, as they are stored and shown. Their variables are not stored.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 
+use egress_rules::Rules;
 use identity::RunId;
 use serde::{Deserialize, Serialize};
 use wire::v1;
@@ -31,6 +33,9 @@ pub struct Companion {
     pub ports: BTreeSet<u16>,
     pub memory_mib: u64,
     pub state: CompanionState,
+    /// Rules that its connections have to pass beside those of its profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub narrowed: Option<Rules>,
     /// Facts of its launch; `None` before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launched: Option<CompanionLaunch>,
@@ -47,6 +52,12 @@ pub struct CompanionLaunch {
     pub container_started: String,
     /// Its root.
     pub root: Place,
+    /// Name server; `None` if it reaches nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolver: Option<Ipv4Addr>,
+    /// Paths of the image's bundles of certificates, if some of its connections are opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundles: Option<Vec<String>>,
 }
 
 impl Companion {
@@ -64,8 +75,9 @@ impl Companion {
             state: state.into(),
             exit_code: i32::try_from(code).unwrap_or(-1),
             ports: self.ports.iter().map(|port| u32::from(*port)).collect(),
-            // Only the run's egress knows it; the caller adds it.
+            // Only the egress knows both; the caller adds them.
             address: String::new(),
+            egress: String::new(),
         }
     }
 }
@@ -82,6 +94,7 @@ mod tests {
             ports: BTreeSet::from([5432]),
             memory_mib: 64,
             state: CompanionState::Exited(3),
+            narrowed: None,
             launched: None,
         };
         let shown = companion.to_wire();

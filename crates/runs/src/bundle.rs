@@ -1,4 +1,5 @@
-//! The bundle of certificates of a container, for a run whose egress opens connections, and the same certificates for Java beside it.
+//! The bundle of certificates of a container, for a run whose egress opens connections. Beside it are the same certificates for Java, and a
+//! policy for Chromium.
 //!
 //! ```text
 //!  container made, or made to wait ─► the host's roots ─► READY: and the authority of the run's process ─► container removed, bundle too
@@ -15,7 +16,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use containers::{EtcFiles, Hardening, RunUser, bundle_mounts, java_store};
+use containers::{EtcFiles, Hardening, RunUser, bundle_mounts, chromium_policy, java_store};
 use refusal::Refusal;
 use tokio::task::block_in_place;
 
@@ -31,7 +32,8 @@ impl Launcher {
         let roots = &self.way_out.outside.shared().roots;
         let made = block_in_place(|| {
             make(&path, roots.pem().as_bytes())?;
-            make(&java_store(&path), &roots.java_store(None))
+            make(&java_store(&path), &roots.java_store(None))?;
+            make(&chromium_policy(&path), egress::chromium_policy(None).as_bytes())
         });
         made.map_err(|error| Refusal::internal("making the run's bundle of certificates", &error))
     }
@@ -79,6 +81,7 @@ mod tests {
         let path = slots.join(BUNDLE);
         make(&path, b"roots\n").unwrap();
         make(&java_store(&path), b"roots").unwrap();
+        make(&chromium_policy(&path), b"{}").unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, MODE);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "roots\n");
         assert_eq!(make(&path, b"others\n").unwrap_err().kind(), io::ErrorKind::AlreadyExists);

@@ -81,7 +81,8 @@ impl Runs {
         remove_tree(self.launcher.directories.layer(&id.to_string())).await;
         self.launcher.projects.settle(id);
         if let Target::Kept { workspace, .. } = &target {
-            self.launcher.projects.settle(*workspace);
+            // It has grown by the changes, which the quota bounds.
+            self.launcher.projects.left.expect(*workspace, record.spec.limits.disk().bytes);
         }
         done.run = Some(record.to_wire());
         Ok(done)

@@ -16,6 +16,10 @@ impl Shared {
     /// Notes that a companion has ended by itself, or was ended for the disk. The run goes on without it.
     pub(crate) async fn companion_ended(&self, companion: &Arc<Companion>, code: i64) {
         let name = companion.name();
+        let egress = self.run.beside.write().remove(name);
+        if let Some(egress) = egress {
+            egress.end().await;
+        }
         self.record.send_modify(|record| {
             let known = record.companions.iter_mut().find(|known| known.name == name);
             if let Some(known) = known {

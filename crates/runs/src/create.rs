@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::record::{Companion, Kept, Record, Spec, Workspace};
 use ::tenants::Resource;
 use audit::{Event, Kind};
+use egress_rules::{Narrowed, Rules};
+use futures_util::FutureExt as _;
 use identity::{Principal, RunId};
 use jail::RootMode;
 use operations::Reason;
@@ -15,14 +17,18 @@ use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::launch::beside::starting;
-use crate::launch::{Wanted, wanted};
+use crate::launch::{OpenBeside, Wanted, wanted};
 use crate::registry::{Runs, user_among};
 use crate::request::Parsed;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::stored;
+use crate::tenants::is_of_disk;
 use crate::way_out::{self, Outward, narrowed};
 use crate::{placeholders, task, variables};
+
+/// Time for the measure of runs that have just ended, before a run is refused because of the space that they may take.
+const MEASURED: Duration = Duration::from_secs(2);
 
 impl Runs {
     /// Makes a run and waits until it is READY. The launch continues if the caller goes away.
@@ -33,7 +39,7 @@ impl Runs {
         principal: &Arc<Principal>,
         request: Option<(String, Vec<u8>)>,
     ) -> Result<Record, Refusal> {
-        let Parsed { mut spec, secrets, egress, checkpoint, companions, profile } = parsed;
+        let Parsed { mut spec, secrets, egress, checkpoint, mut companions, profile } = parsed;
         // Kept until the run is launched.
         let _origin = self.begin_from(checkpoint, &mut spec, principal)?;
         self.check_deny_list(&spec, Some(profile))?;
@@ -45,6 +51,18 @@ impl Runs {
         let record = Record { narrowed: egress, companions: beside, ..Record::new(id, spec) };
         let rules = narrowed(profile, &record.narrowed);
         self.launcher.way_out.check_secrets(&rules)?;
+        for requested in companions.iter_mut().flatten() {
+            if record.narrowed.iter().any(Rules::is_nothing) {
+                requested.rules = Narrowed::new(Rules::none());
+            }
+            self.launcher.way_out.check_secrets(&requested.rules)?;
+            let placeholders =
+                placeholders::beside(&self.store, id, &requested.companion.name, &requested.rules);
+            requested.placeholders = placeholders
+                .into_iter()
+                .map(|placeholder| (placeholder.variable, placeholder.value))
+                .collect();
+        }
         if let Workspace::CloneOfUrl { url, .. } = &record.spec.workspace {
             mirrors::check(&way_out::repository_url(url)?, &rules)?;
         }
@@ -59,14 +77,19 @@ impl Runs {
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
         let (starting, stopping) = (run.starting.clone(), run.stopping.clone());
-        let wanted = Wanted { companions, starting, stopping, ..wanted };
+        let (runs, opened) = (self.clone(), run.clone());
+        let open_beside: OpenBeside = Arc::new(move |companion, made| {
+            let (runs, run) = (runs.clone(), opened.clone());
+            async move { runs.open_beside(&run, &companion, made).await }.boxed()
+        });
+        let wanted = Wanted { companions, starting, open_beside: Some(open_beside), stopping, ..wanted };
         if let Workspace::Kept { workspace } = record.spec.workspace {
             // The turn prevents a deletion of the workspace between the check and the admission.
             let _settling = self.settle(workspace).await;
             self.check_kept(workspace, principal)?;
-            self.admit(id, &run, principal)?;
+            self.admit_measured(id, &run, principal).await?;
         } else {
-            self.admit(id, &run, principal)?;
+            self.admit_measured(id, &run, principal).await?;
         }
         self.audit.redactor().learn(&id.to_string(), hidden.iter().map(String::as_str));
         drop(hidden);
@@ -131,6 +154,20 @@ impl Runs {
         self.audit.redactor().forget(&id.to_string());
     }
 
+    /// Admits a run. If its tenant lacks disk space, runs that have just ended are measured before it is refused.
+    async fn admit_measured(&self, id: RunId, run: &Arc<Run>, principal: &Principal) -> Result<(), Refusal> {
+        let refusal = match self.admit(id, run, principal) {
+            Err(refusal) if is_of_disk(&refusal) => refusal,
+            admitted => return admitted,
+        };
+        let left = &self.launcher.projects.left;
+        if left.unmeasured().is_none() {
+            return Err(refusal);
+        }
+        let _ = tokio::time::timeout(MEASURED, left.are_measured()).await;
+        self.admit(id, run, principal)
+    }
+
     fn admit(&self, id: RunId, run: &Arc<Run>, principal: &Principal) -> Result<(), Refusal> {
         if self.tasks.is_closed() {
             return Err(Refusal::new(
@@ -140,7 +177,7 @@ impl Runs {
         }
         // Before the lock of living runs, which comes after that of kept workspaces.
         let counts_left = self.launcher.tenancy().is_bounded(&principal.name, Resource::Disk);
-        let left = if counts_left { self.left_by_principal() } else { BTreeMap::default() };
+        let left = if counts_left { self.left() } else { BTreeMap::default() };
         let mut living = self.living();
         let containers = |run: &Run| 1 + run.record.borrow().companions.len();
         if living.values().map(|run| containers(run)).sum::<usize>() + containers(run) > self.limit {
@@ -220,9 +257,13 @@ fn created(record: &Record, profile: &Profile) -> Event {
     }
     if !record.companions.is_empty() {
         let named = |companion: &Companion| {
-            serde_json::json!({
+            let mut named = serde_json::json!({
                 "name": companion.name, "image": companion.image, "ports": companion.ports, "memory_mib": companion.memory_mib,
-            })
+            });
+            if let Some(narrowed) = &companion.narrowed {
+                named["egress"] = serde_json::json!(narrowed);
+            }
+            named
         };
         details["companions"] = record.companions.iter().map(named).collect();
     }

@@ -39,8 +39,7 @@ impl Runs {
     }
 
     fn origin(&self, id: CheckpointId, principal: &Principal) -> Result<Origin, Refusal> {
-        let none =
-            || Refusal::new(Reason::NotFound, "there is no such checkpoint").with("resource", "checkpoint");
+        let none = || Refusal::absent("checkpoint", id, "there is no such checkpoint");
         self.checkpoints.get().ok_or_else(none)?.begin(id, principal)
     }
 

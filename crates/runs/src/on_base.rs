@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use identity::{BaseId, Principal, RunId};
-use operations::Reason;
 use refusal::Refusal;
 
 use crate::bases::Bases;
@@ -48,11 +47,11 @@ impl Runs {
     }
 
     pub(crate) fn begin_on(&self, base: BaseId, principal: &Principal) -> Result<(), Refusal> {
-        self.bases.get().ok_or_else(no_such_base)?.begin(base, principal)
+        self.bases.get().ok_or_else(|| no_such_base(base))?.begin(base, principal)
     }
 }
 
 /// Returns the refusal of a base that does not exist for a principal.
-pub fn no_such_base() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such base").with("resource", "base")
+pub fn no_such_base(id: BaseId) -> Refusal {
+    Refusal::absent("base", id, "there is no such base")
 }

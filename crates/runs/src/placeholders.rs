@@ -28,8 +28,17 @@ impl Placeholder {
 
 /// Returns the placeholders of a run under these rules.
 pub(crate) fn of_run(store: &Store, run: RunId, rules: &Narrowed) -> Vec<Placeholder> {
+    derived(store, &run.to_string(), rules)
+}
+
+/// Returns the placeholders of a run's companion under these rules. No name of a run or of a companion has a slash.
+pub(crate) fn beside(store: &Store, run: RunId, companion: &str, rules: &Narrowed) -> Vec<Placeholder> {
+    derived(store, &format!("{run}/{companion}"), rules)
+}
+
+fn derived(store: &Store, whose: &str, rules: &Narrowed) -> Vec<Placeholder> {
     let placeholders = rules.placeholders().iter().map(|(variable, placeholder)| {
-        let block = |number: u32| store.derived(PURPOSE, format!("{run} {variable} {number}").as_bytes());
+        let block = |number: u32| store.derived(PURPOSE, format!("{whose} {variable} {number}").as_bytes());
         let value = placeholder.shape.fill(bytes(block));
         Placeholder { variable: variable.clone(), secret: placeholder.secret.clone(), value }
     });
@@ -93,6 +102,14 @@ mod tests {
             }
         }
         assert_eq!(values.len(), 4);
+        let run = RunId::new();
+        let all = [
+            of_run(&store, run, &rules),
+            beside(&store, run, "db", &rules),
+            beside(&store, run, "dc", &rules),
+        ];
+        let all: BTreeSet<_> = all.iter().flatten().map(|placeholder| &placeholder.value).collect();
+        assert_eq!(all.len(), 6, "companions have others than their run");
     }
 
     #[test]

@@ -319,7 +319,12 @@ impl Runs {
             record: record_sender,
             commands: command_receiver,
         };
-        if let Err(refusal) = shared.begin_egress(&lanes).await {
+        let begun = match shared.begin_egress(&lanes).await {
+            Ok(()) => shared.begin_egress_beside().await,
+            refused => refused,
+        };
+        if let Err(refusal) = begun {
+            shared.end_egress().await;
             if given_up(record.id, &refusal.message) {
                 resources.leave();
                 return;

@@ -123,10 +123,14 @@ impl Runs {
                 kept.insert(record.id, workspace);
             }
             if record.state.has_ended() {
+                launcher.projects.left.expect(record.id, record.spec.limits.disk().bytes);
                 ended.insert(record.id, record);
             } else {
                 earlier.push(record);
             }
+        }
+        for id in kept.keys().filter(|id| !ended.contains_key(*id)) {
+            launcher.projects.left.expect(*id, 0);
         }
         let runs = Self {
             store,
@@ -168,10 +172,9 @@ impl Runs {
         self.living().iter().map(|(id, run)| (*id, run.clone())).collect()
     }
 
-    /// Returns at most `most` runs that have ended and are not in `known`.
-    pub fn ended_but(&self, known: &BTreeSet<RunId>, most: usize) -> Vec<Record> {
-        let ended = self.ended();
-        ended.values().filter(|record| !known.contains(&record.id)).take(most).cloned().collect()
+    /// Returns a run that has ended.
+    pub fn ended_record(&self, id: RunId) -> Option<Record> {
+        self.ended().get(&id).cloned()
     }
 
     /// Returns a live run.
@@ -208,7 +211,7 @@ impl Runs {
             return Ok(run.record());
         }
         let ended = self.ended().get(&id).cloned();
-        ended.ok_or_else(no_such_run)
+        ended.ok_or_else(|| no_such_run(id))
     }
 
     /// Waits for the launch of a run. A launch that failed is an error, as it was for the first caller.
@@ -235,7 +238,7 @@ impl Runs {
     /// Returns a run that `principal` may use. Other runs do not exist for it.
     pub fn of(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
         self.get(id).and_then(|record| {
-            if may_use(principal, id, &record.spec) { Ok(record) } else { Err(no_such_run()) }
+            if may_use(principal, id, &record.spec) { Ok(record) } else { Err(no_such_run(id)) }
         })
     }
 
@@ -247,7 +250,7 @@ impl Runs {
             self.ended().get(&id).is_some_and(of)
         };
         let usable = living.unwrap_or_else(ended);
-        if usable { Ok(()) } else { Err(no_such_run()) }
+        if usable { Ok(()) } else { Err(no_such_run(id)) }
     }
 
     /// Returns the live run that has this token, and its principal.
@@ -270,7 +273,7 @@ impl Runs {
     pub fn shown_to(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
         self.get(id).and_then(
             |record| {
-                if record.is_seen_by(principal) { Ok(record) } else { Err(no_such_run()) }
+                if record.is_seen_by(principal) { Ok(record) } else { Err(no_such_run(id)) }
             },
         )
     }
@@ -373,13 +376,15 @@ impl Runs {
 
     /// Moves a run whose task is over to the ended runs.
     pub(crate) fn has_ended(&self, record: &Record) {
-        // This order ensures that the run is always in at least one of the two tables.
+        // This order ensures that the run is always in at least one of the two tables. Its quota counts from before it leaves the living ones
+        // until its files are measured, for which it has to be among the ended ones.
         self.ended().insert(record.id, record.clone());
-        self.living().remove(&record.id);
+        let (left, most) = (&self.launcher.projects.left, record.spec.limits.disk().bytes);
+        left.expect(record.id, most);
         if let Workspace::Kept { workspace } = record.spec.workspace {
-            // It is measured again.
-            self.launcher.projects.left().remove(&workspace);
+            left.expect(workspace, most);
         }
+        self.living().remove(&record.id);
     }
 
     pub(crate) fn changed(&self, record: Record) {
@@ -417,7 +422,7 @@ fn may_use(principal: &Principal, id: RunId, spec: &Spec) -> bool {
     principal.may_use_run(id, &spec.profile, &spec.principal)
 }
 
-fn no_such_run() -> Refusal {
+fn no_such_run(id: RunId) -> Refusal {
     // The message does not reveal whether another principal has such a run.
-    Refusal::new(Reason::NotFound, "there is no such run, or it is another user's").with("resource", "run")
+    Refusal::absent("run", id, "there is no such run, or it is another user's")
 }

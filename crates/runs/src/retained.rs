@@ -2,7 +2,7 @@
 //!
 //! A managed or cloned workspace has its own record, which outlives that of the run. The layer of an overlay is in the record of its run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::record::{Kept, Record, Workspace};
@@ -55,13 +55,13 @@ impl Runs {
         match kept() {
             Some(found) if principal.may_use(&found.principal) => {
                 let _settling = self.settle(id).await;
-                let kept = kept().ok_or_else(no_such_workspace)?;
+                let kept = kept().ok_or_else(|| no_such_workspace(id))?;
                 self.delete_kept(&kept, principal).await
             }
-            Some(_) => Err(no_such_workspace()),
+            Some(_) => Err(no_such_workspace(id)),
             None => match self.of(id, principal) {
                 Ok(record) if record.has_pending_changes() => self.discard(id, principal).await.map(drop),
-                _ => Err(no_such_workspace()),
+                _ => Err(no_such_workspace(id)),
             },
         }
     }
@@ -85,7 +85,7 @@ impl Runs {
     /// Checks that a run may begin on a kept workspace.
     pub(crate) fn check_kept(&self, id: RunId, principal: &Principal) -> Result<(), Refusal> {
         let usable = self.kept().get(&id).is_some_and(|kept| principal.may_use(&kept.principal));
-        if usable { Ok(()) } else { Err(no_such_workspace()) }
+        if usable { Ok(()) } else { Err(no_such_workspace(id)) }
     }
 
     /// Deletes the record of a workspace that is gone or was never made.
@@ -96,10 +96,9 @@ impl Runs {
         Ok(())
     }
 
-    /// Returns at most `most` kept workspaces whose runs are deleted and that are not in `known`.
-    pub fn kept_but(&self, known: &BTreeSet<RunId>, most: usize) -> Vec<RunId> {
-        let unknown: Vec<RunId> = self.kept().keys().filter(|id| !known.contains(*id)).copied().collect();
-        unknown.into_iter().filter(|id| self.get(*id).is_err()).take(most).collect()
+    /// Returns true if there is a workspace that was made for this run.
+    pub fn has_kept(&self, id: RunId) -> bool {
+        self.kept().contains_key(&id)
     }
 
     pub(crate) fn kept(&self) -> MutexGuard<'_, BTreeMap<RunId, Kept>> {
@@ -162,6 +161,6 @@ impl Runs {
     }
 }
 
-fn no_such_workspace() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such workspace").with("resource", "workspace")
+fn no_such_workspace(id: RunId) -> Refusal {
+    Refusal::absent("workspace", id, "there is no such workspace")
 }

@@ -1,5 +1,6 @@
 //! A run, as all code except its task sees it: its record, its lanes while it takes calls, and the commands that it accepts.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::record::{Held, Hold, Record, Spec, State, Workspace};
 use companions::{Companion, Companions};
 use disk_quotas::Account;
-use egress::Egress;
+use egress::{Egress, View};
 use egress_rules::Rules;
 use executor::Lanes;
 use identity::{RunId, TokenHash};
@@ -47,6 +48,10 @@ pub struct Run {
     pub allowance: Arc<Allowance>,
     /// The run's connections, if it has a way out.
     pub(crate) egress: RwLock<Option<Arc<Egress>>>,
+    /// The connections of its companions that have a way out, by their names.
+    pub(crate) beside: RwLock<BTreeMap<String, Arc<Egress>>>,
+    /// Connections of the run and of its companions, for people.
+    pub(crate) connections: View,
     /// Its companions. Set once they are ready.
     companions: OnceLock<Arc<Companions>>,
     /// Its companions until all of them are ready.
@@ -176,6 +181,8 @@ impl Run {
             stands_still: AtomicBool::new(false),
             allowance,
             egress: RwLock::default(),
+            beside: RwLock::default(),
+            connections: View::default(),
             companions: OnceLock::new(),
             starting: Starting::default(),
             stopping: CancellationToken::new(),
@@ -195,6 +202,11 @@ impl Run {
     /// Returns the run's connections, if it has a way out.
     pub fn egress(&self) -> Option<Arc<Egress>> {
         self.egress.read().clone()
+    }
+
+    /// Returns the connections of a companion, if it has a way out.
+    pub fn egress_beside(&self, companion: &str) -> Option<Arc<Egress>> {
+        self.beside.read().get(companion).cloned()
     }
 
     /// Returns the run's companions. None of them is there before they are ready.

@@ -115,8 +115,13 @@ impl Shared {
         principal: &Principal,
     ) -> Result<Launched, Refusal> {
         let runs = &self.runs;
-        let launched = runs.launcher.launch(record, wanted, principal).await;
-        let mut launched = launched.map_err(|refusal| self.without_secrets(refusal))?;
+        let mut launched = match runs.launcher.launch(record, wanted, principal).await {
+            Ok(launched) => launched,
+            Err(refusal) => {
+                self.withdraw_egress().await;
+                return Err(self.without_secrets(refusal));
+            }
+        };
         let (beside, live) = launched.companions.drain(..).map(|beside| (beside.record, beside.live)).unzip();
         self.run.has_companions(Companions::new(live));
         self.record.send_modify(|record| {
@@ -128,10 +133,16 @@ impl Shared {
             Err(refusal) => {
                 launched.lanes.shutdown().await;
                 runs.launcher.undo(record.id, launched.resources).await;
-                remove_tree(runs.launcher.directories.egress(&record.id.to_string())).await;
+                self.withdraw_egress().await;
                 Err(refusal)
             }
         }
+    }
+
+    /// Ends the connections of a run that was not launched, and removes their names.
+    async fn withdraw_egress(&self) {
+        self.end_egress().await;
+        remove_tree(self.runs.launcher.directories.egress(&self.run.record().id.to_string())).await;
     }
 
     /// Waits for the end of the run, which is `age` old.

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ::tenants::{Amounts, Exceeded};
-use disk_quotas::Found;
+use ::tenants::{Amounts, Exceeded, Resource};
 use identity::RunId;
 use operations::Reason;
 use refusal::Refusal;
 
-use crate::record::Record;
+use crate::record::{Record, Workspace};
 use crate::registry::Runs;
 use crate::run::Run;
 
@@ -17,35 +16,39 @@ use crate::run::Run;
 const MIB: u64 = 1 << 20;
 
 /// Use by principal.
-pub(crate) type Used = BTreeMap<String, Amounts>;
+type Used = BTreeMap<String, Amounts>;
+/// Principal and disk space, MiB, of runs that have ended, and of workspaces whose runs are deleted.
+pub(crate) type Left = BTreeMap<RunId, (String, u64)>;
 
 impl Runs {
     /// Returns what runs use now, by principal.
     pub fn used_by_principal(&self) -> BTreeMap<String, Amounts> {
-        let left = self.left_by_principal();
+        let left = self.left();
         with_living(left, &self.living())
     }
 
-    /// Returns the disk space of runs that have ended, and of workspaces whose runs are deleted, as far as it was measured.
+    /// Returns the disk space of runs that have ended, and of workspaces whose runs are deleted.
     ///
-    /// Not to be called under a lock of the runs.
-    pub(crate) fn left_by_principal(&self) -> Used {
-        let one =
-            |(id, found): (&RunId, &Found)| (*id, found.amount.bytes, found.is_more || found.is_too_deep);
-        // The lock ends with this line.
-        let left: Vec<_> = self.launcher.projects.left().iter().map(one).collect();
-        let mut used = Used::new();
-        for (id, bytes, is_part) in left {
+    /// It also has the quotas of living runs, for the case that they end before the caller counts the living ones. Not to be called under a
+    /// lock of the runs.
+    pub(crate) fn left(&self) -> Left {
+        let quota = |run: &Arc<Run>| {
+            let spec = run.spec();
+            (spec.principal.clone(), spec.limits.disk().bytes.div_ceil(MIB))
+        };
+        let mut left: Left = self.living().iter().map(|(id, run)| (*id, quota(run))).collect();
+        for (id, found) in self.launcher.projects.left.all() {
+            let (bytes, is_part) = (found.amount.bytes, found.is_more || found.is_too_deep);
             let ended = self.ended().get(&id).map(|record| {
                 (record.spec.principal.clone(), left_mib(bytes, is_part, record.spec.limits.disk().bytes))
             });
             let kept =
                 || self.kept().get(&id).map(|kept| (kept.principal.clone(), left_mib(bytes, is_part, 0)));
-            if let Some((principal, disk_mib)) = ended.or_else(kept) {
-                add(&mut used, &principal, Amounts { disk_mib, ..Amounts::default() });
+            if let Some(counted) = ended.or_else(kept) {
+                left.insert(id, counted);
             }
         }
-        used
+        left
     }
 
     /// Checks that the tenant of a new run has room for it. The lock of `living` is held until the run is in the table.
@@ -54,11 +57,13 @@ impl Runs {
     pub(crate) fn check_tenant(
         &self,
         living: &BTreeMap<RunId, Arc<Run>>,
-        left: Used,
+        mut left: Left,
         record: &Record,
     ) -> Result<(), Refusal> {
+        let wanted = amounts(record);
+        share(&mut left, kept_by(&record.spec.workspace), wanted.disk_mib);
         let used = || with_living(left, living);
-        let checked = self.launcher.tenancy().check(&record.spec.principal, amounts(record), used);
+        let checked = self.launcher.tenancy().check(&record.spec.principal, wanted, used);
         checked.map_err(|exceeded| refused(&exceeded))
     }
 }
@@ -71,9 +76,36 @@ fn left_mib(bytes: u64, is_part: bool, quota: u64) -> u64 {
     bytes.div_ceil(MIB)
 }
 
-fn with_living(mut used: Used, living: &BTreeMap<RunId, Arc<Run>>) -> Used {
-    for run in living.values() {
-        add(&mut used, &run.spec().principal, amounts(&run.record.borrow()));
+/// Returns the kept workspace that a run uses.
+fn kept_by(workspace: &Workspace) -> Option<RunId> {
+    if let Workspace::Kept { workspace } = workspace { Some(*workspace) } else { None }
+}
+
+/// Leaves out of a kept workspace the space that the quota of the run in it counts already.
+fn share(left: &mut Left, kept: Option<RunId>, quota_mib: u64) {
+    if let Some((_, disk_mib)) = kept.and_then(|kept| left.get_mut(&kept)) {
+        *disk_mib = disk_mib.saturating_sub(quota_mib);
+    }
+}
+
+fn with_living(left: Left, living: &BTreeMap<RunId, Arc<Run>>) -> Used {
+    let living = living.iter().map(|(id, run)| {
+        let spec = run.spec();
+        (*id, spec.principal.clone(), kept_by(&spec.workspace), amounts(&run.record.borrow()))
+    });
+    sum(left, living)
+}
+
+/// Adds up the living runs, and what else is left.
+fn sum(mut left: Left, living: impl Iterator<Item = (RunId, String, Option<RunId>, Amounts)>) -> Used {
+    let mut used = Used::new();
+    for (id, principal, kept, amounts) in living {
+        left.remove(&id);
+        share(&mut left, kept, amounts.disk_mib);
+        add(&mut used, &principal, amounts);
+    }
+    for (principal, disk_mib) in left.into_values().filter(|(_, disk_mib)| *disk_mib > 0) {
+        add(&mut used, &principal, Amounts { disk_mib, ..Amounts::default() });
     }
     used
 }
@@ -98,6 +130,13 @@ fn amounts(record: &Record) -> Amounts {
     }
 }
 
+/// Returns true for a refusal because of the disk space of a tenant.
+pub(crate) fn is_of_disk(refusal: &Refusal) -> bool {
+    let is_disk = |(name, value): &(&str, &str)| *name == "limit" && value.ends_with(Resource::Disk.key());
+    let mut facts = refusal.metadata.iter().map(|(name, value)| (&**name, value.as_str()));
+    refusal.reason == Reason::TenantLimit && facts.any(|fact| is_disk(&fact))
+}
+
 fn refused(exceeded: &Exceeded) -> Refusal {
     let facts = [
         ("used", exceeded.used),
@@ -117,10 +156,47 @@ mod tests {
     use crate::record::{Companion, CompanionState};
 
     #[test]
+    fn only_a_lack_of_disk_space_is_measured_again() {
+        let exceeded = |resource| Exceeded {
+            tenant: "ml".to_owned(),
+            section: "ml".to_owned(),
+            resource,
+            used: 1,
+            wanted: 1,
+            limit: 1,
+        };
+        for resource in Resource::ALL {
+            assert_eq!(is_of_disk(&refused(&exceeded(resource))), resource == Resource::Disk);
+        }
+        assert!(!is_of_disk(&Refusal::new(Reason::Overloaded, "x").with("limit", "disk_mib")));
+    }
+
+    #[test]
     fn files_that_were_not_found_whole_count_as_the_quota() {
         assert_eq!(left_mib(3 << 20, false, 9 << 20), 3);
         assert_eq!(left_mib(3 << 20, true, 9 << 20), 9);
         assert_eq!(left_mib((9 << 20) + 1, true, 9 << 20), 10);
+    }
+
+    #[test]
+    fn a_run_counts_once_while_it_ends_and_a_kept_workspace_once_while_a_run_is_in_it() {
+        let [ended, kept, lives] = [(); 3].map(|()| RunId::new());
+        let left: Left =
+            [(ended, 5), (kept, 30), (lives, 8)].map(|(id, mib)| (id, ("uid:7".to_owned(), mib))).into();
+        let on = kept_by(&Workspace::Kept { workspace: kept });
+        let amounts = |disk_mib| Amounts { runs: 1, disk_mib, ..Amounts::default() };
+        let disk = |used: &Used| used.get("uid:7").map(|amounts| amounts.disk_mib);
+        // The run in the workspace may have less than is there.
+        for (quota, expected) in [(8, 5 + 8 + 22), (64, 5 + 64)] {
+            let living = [(lives, "uid:7".to_owned(), on, amounts(quota))];
+            assert_eq!(disk(&sum(left.clone(), living.into_iter())), Some(expected));
+        }
+        // A run that was counted as living, and has ended before the table of living runs was read.
+        assert_eq!(disk(&sum(left.clone(), std::iter::empty())), Some(43));
+        let mut wanted = left;
+        share(&mut wanted, on, 20);
+        assert_eq!(wanted[&kept].1, 10);
+        assert_eq!(sum(Left::new(), std::iter::empty()), Used::new());
     }
 
     #[test]
@@ -135,6 +211,7 @@ mod tests {
             ports: std::collections::BTreeSet::new(),
             memory_mib,
             state: CompanionState::Starting,
+            narrowed: None,
             launched: None,
         };
         record.companions = vec![companion(20), companion(30)];

@@ -44,6 +44,8 @@ pub struct Asked {
     pub calls: Vec<String>,
     /// Beginnings of these commands, as the agent wrote them.
     pub commands: Vec<String>,
+    /// Companion whose program waits; `None` for one of the run itself.
+    pub companion: Option<String>,
     /// Effects of the push, if the question is about one and they are known.
     pub preview: Option<PushPreview>,
     /// Cancelled when no program waits any longer.
@@ -136,6 +138,21 @@ pub(crate) fn rules_of(policy: &Policy, record: &Record) -> Narrowed {
     narrowed(profile, &record.narrowed).and_widened(record.widened.iter().cloned())
 }
 
+/// Returns the rules for a companion's connections under a policy.
+///
+/// A run that was left without connections has none by its companions, either.
+pub(crate) fn rules_beside(policy: &Policy, record: &Record, name: &str) -> Narrowed {
+    let companion = record.companions.iter().find(|companion| companion.name == name);
+    let profile = policy.profile(&record.spec.profile);
+    match companion.zip(profile).filter(|_| !record.narrowed.iter().any(Rules::is_nothing)) {
+        None => Narrowed::new(Rules::none()),
+        Some((companion, profile)) => {
+            let of_image = profile.companions.narrowed(&companion.image);
+            companion.narrowed.iter().cloned().fold(of_image, Narrowed::under)
+        }
+    }
+}
+
 /// Parses the address of a repository on a server.
 pub(crate) fn repository_url(text: &str) -> Result<RepositoryUrl, Refusal> {
     RepositoryUrl::parse(text).map_err(|bad| Refusal::invalid("workspace.clone.url", bad))
@@ -165,7 +182,50 @@ pub fn no_way_out() -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use egress_rules::{Decision, Destination};
+
     use super::*;
+    use crate::record::{Companion, CompanionState};
+
+    #[test]
+    fn a_companion_has_the_rules_of_its_image_and_none_in_a_run_without_connections() {
+        let rules = "rules: [{ host: \"*.example.org\", ports: [443], decision: allow }]";
+        let text = format!(
+            "profiles: {{ review: {{ operations: {{}}, companions: {{ images: [\"db:*\"], egress: {{ \"db:1\": {{ {rules} }} }} }} }} }}\n\
+             roles: {{ r: {{ allow: \"*\" }} }}\n"
+        );
+        let policy = Policy::from_files([("p.yaml", text)]).unwrap();
+        let companion = |name: &str, image: &str, narrowed: Option<&str>| Companion {
+            name: name.to_owned(),
+            image: image.to_owned(),
+            ports: BTreeSet::new(),
+            memory_mib: 64,
+            state: CompanionState::Ready,
+            narrowed: narrowed.map(|text| Rules::from_json(text).unwrap()),
+            launched: None,
+        };
+        let own = r#"{"rules": [{"host": "files.example.org", "ports": [443], "decision": "allow"}]}"#;
+        let companions = [
+            companion("db", "db:1", None),
+            companion("dc", "db:1", Some(own)),
+            companion("dd", "db:2", None),
+        ];
+        let mut record = Record { companions: companions.into(), ..crate::testing::record() };
+        let open = |record: &Record, name: &str, host: &str| {
+            let verdict = rules_beside(&policy, record, name).decide(&Destination::parse(host).unwrap(), 443);
+            verdict.decision == Decision::Allow
+        };
+        let found = ["db", "dc", "dd", "run"]
+            .map(|name| ["files.example.org", "git.example.org"].map(|host| open(&record, name, host)));
+        assert_eq!(found, [[true, true], [true, false], [false, false], [false, false]]);
+        assert!(rules_of(&policy, &record).is_nothing(), "none of this is open to the run itself");
+        record.narrowed = vec![Rules::from_json(own).unwrap()];
+        assert!(open(&record, "db", "git.example.org"), "a list for the run is none of the companion's");
+        record.narrowed = vec![Rules::none()];
+        assert!(!open(&record, "db", "git.example.org") && !open(&record, "dc", "files.example.org"));
+    }
 
     #[test]
     fn a_block_without_addresses_refuses_companions_and_nothing_else() {

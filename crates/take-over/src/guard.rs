@@ -2,6 +2,13 @@
 //!
 //! It is the same process as the daemon that served, so a service manager and a parent notice nothing. If the successor fails, it
 //! executes itself as the daemon again, with the same listening sockets.
+//!
+//! A request to stop (SIGTERM, SIGINT) is held back until one of the two is the daemon. Then it stops that one, in order:
+//!
+//! ```text
+//!  the successor serves ──► SIGTERM to it, wait for its end, end
+//!  it failed            ──► executes itself as the daemon, which finds the signal
+//! ```
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
@@ -12,7 +19,7 @@ use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal, waitpid};
 
 use crate::channel::{Channel, ChannelError, Message, is_readable};
 use crate::listeners::{named, names};
-use crate::program::{again, drop_held_reloads};
+use crate::program::{again, drop_held_reloads, hold_signals, was_asked_to_stop};
 use crate::{Listeners, Named, RESUME, notify};
 
 /// Time that a successor has to take over: it examines all runs.
@@ -21,6 +28,8 @@ const SUCCEED: Duration = Duration::from_secs(180);
 const SIGN: Duration = Duration::from_secs(2);
 /// Time that a successor has to end by itself after it failed.
 const END: Duration = Duration::from_secs(10);
+/// Time that a successor has to stop in order.
+const STOP: Duration = Duration::from_secs(120);
 /// Time in which a killed process ends.
 const KILLED: Duration = Duration::from_secs(30);
 /// Time for a message that was sent before this process began.
@@ -39,7 +48,9 @@ struct Task {
 
 /// Watches the successor that the input names. Goes on as the daemon if it fails.
 pub fn guard() -> ExitCode {
-    let Some(task) = Task::read() else {
+    // The daemon held them back. Without that, this process ends at a signal, as always.
+    let held = hold_signals().is_ok();
+    let Some(task) = Task::read().filter(|_| held) else {
         eprintln!("cofferd: this option is for the daemon alone, during a hand-over");
         return ExitCode::FAILURE;
     };
@@ -88,7 +99,14 @@ impl Task {
         for told in self.requester.iter().chain([&self.channel]) {
             let _ = told.send(&Message::Ready, &[]);
         }
-        ExitCode::SUCCESS
+        // The service manager knows the new process by now. Its later requests go there.
+        if !was_asked_to_stop() {
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("cofferd: the daemon was told to stop during a hand-over, so its successor stops");
+        let _ = pidfd_send_signal(&self.process, Signal::TERM);
+        // Until then this process stays: to a manager that stops the service, it is the service.
+        if has_ended(&self.process, STOP) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
     fn go_on(self, why: String) -> ExitCode {
@@ -184,6 +202,33 @@ mod tests {
             }
             let outcome = task(ours, own_process()).outcome();
             assert_eq!(outcome.as_ref().map_err(String::as_str), expected.as_ref().map_err(|why| *why));
+        }
+    }
+
+    #[test]
+    fn a_stop_that_was_asked_for_stops_the_successor_that_serves() {
+        use std::os::unix::process::ExitStatusExt as _;
+
+        for asked in [false, true] {
+            // Started before signals are held back, as children inherit that.
+            let mut successor = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+            let pid = Pid::from_raw(successor.id().try_into().unwrap()).unwrap();
+            let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+            let (ours, theirs) = Channel::pair().unwrap();
+            hold_signals().unwrap();
+            if asked {
+                crate::program::ask_to_stop().unwrap();
+            }
+            let _ = task(ours, process).give_way();
+            assert_eq!(theirs.receive(SENT).unwrap().0, Message::Ready);
+            assert_eq!(successor.try_wait().unwrap().is_some(), asked);
+            if asked {
+                assert_eq!(successor.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+            } else {
+                successor.kill().unwrap();
+                successor.wait().unwrap();
+            }
+            crate::program::release_stops().unwrap();
         }
     }
 

@@ -11,6 +11,7 @@ mod notify;
 mod program;
 mod request;
 mod socket;
+mod stop_signals;
 mod successor;
 
 pub use channel::ChannelError;
@@ -20,6 +21,7 @@ pub use guard::{Resumed, guard, resumed};
 pub use listeners::{Listeners, Named};
 pub use program::hindrance;
 pub use request::{Report, RequestError, check, upgrade};
+pub use stop_signals::StopSignals;
 pub use successor::{Heir, Predecessor, Released, take_over};
 
 /// Option of the program with which it starts as the successor of the daemon that serves.

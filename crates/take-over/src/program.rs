@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::process::Pid;
 
@@ -53,9 +53,26 @@ pub(crate) fn start(program: &Path, config: &Path) -> io::Result<Child> {
     command.env_remove("WATCHDOG_PID").spawn()
 }
 
-/// Holds SIGHUP back, over [`again`] too: a request for a reload must not end a process that has no handler.
-pub(crate) fn hold_reloads() -> io::Result<()> {
-    Ok(hangup().thread_block()?)
+/// Holds SIGHUP, SIGTERM and SIGINT back, over [`again`] too: neither a reload nor a stop may end a process that has no handler, and a stop
+/// must not be lost.
+pub(crate) fn hold_signals() -> io::Result<()> {
+    Ok([hangup(), stops()].iter().try_for_each(SigSet::thread_block)?)
+}
+
+/// Asks this process to stop, for the time when signals are no longer held back.
+pub(crate) fn ask_to_stop() -> io::Result<()> {
+    Ok(raise(Signal::SIGTERM)?)
+}
+
+/// Returns true if a request to stop was held back. Takes it.
+pub(crate) fn was_asked_to_stop() -> bool {
+    let held = SignalFd::with_flags(&stops(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC);
+    held.and_then(|held| held.read_signal()).is_ok_and(|signal| signal.is_some())
+}
+
+/// Lets requests to stop arrive that were held back. The caller has handlers for them by now.
+pub(crate) fn release_stops() -> io::Result<()> {
+    Ok(stops().thread_unblock()?)
 }
 
 /// Forgets a SIGHUP that was held back, and holds none back any longer. A daemon that starts reads its files anyway.
@@ -66,9 +83,12 @@ pub(crate) fn drop_held_reloads() -> io::Result<()> {
 }
 
 fn hangup() -> SigSet {
-    let mut set = SigSet::empty();
-    set.add(Signal::SIGHUP);
-    set
+    Signal::SIGHUP.into()
+}
+
+/// Returns the signals that stop the daemon.
+fn stops() -> SigSet {
+    SigSet::from(Signal::SIGTERM) | Signal::SIGINT
 }
 
 /// Executes this program again, in this process, with a channel as its input. Returns only if that fails.
@@ -95,17 +115,28 @@ fn own_path() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use nix::sys::signal::raise;
-
     use super::*;
 
     #[test]
     fn a_reload_during_a_hand_over_ends_no_process() {
-        hold_reloads().unwrap();
+        hold_signals().unwrap();
         raise(Signal::SIGHUP).unwrap();
         // An unhandled SIGHUP would end this process.
         drop_held_reloads().unwrap();
         assert!(!SigSet::thread_get_mask().unwrap().contains(Signal::SIGHUP));
+    }
+
+    #[test]
+    fn a_stop_during_a_hand_over_is_noted_once() {
+        hold_signals().unwrap();
+        assert!(!was_asked_to_stop());
+        for signal in [Signal::SIGTERM, Signal::SIGINT] {
+            raise(signal).unwrap();
+            assert!(was_asked_to_stop());
+            assert!(!was_asked_to_stop());
+        }
+        // Nothing is held back that would end this process now.
+        release_stops().unwrap();
     }
 
     #[test]

@@ -18,10 +18,10 @@ use rustix::process::Pid;
 
 use crate::channel::{Channel, ChannelError, Message};
 use crate::listeners::{named, names};
-use crate::program::{again, hold_reloads};
+use crate::program::{again, ask_to_stop, hold_signals};
 use crate::request::RequestError;
 use crate::socket::{self, Peer};
-use crate::{Formats, GUARD, Listeners};
+use crate::{Formats, GUARD, Listeners, StopSignals};
 
 /// Time that a daemon has to answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -57,9 +57,15 @@ impl Heir {
     /// this process can write any longer, whatever was slow to stop.
     ///
     /// `kept` is a file with the configuration in force, for the case that the successor fails: the file `config` may have changed.
-    pub fn hand(self, listeners: &Listeners, config: &Path, kept: &Path) -> io::Error {
-        let held = hold_reloads().map_err(ChannelError::Io);
-        match held.and_then(|()| self.assignment(listeners, config, kept)) {
+    /// A request to stop that is in `stops`, and each later one, stops the daemon that is left.
+    pub fn hand(
+        self,
+        listeners: &Listeners,
+        (config, kept): (&Path, &Path),
+        stops: StopSignals,
+    ) -> io::Error {
+        let held = hold_signals().and_then(|()| if stops.came() { ask_to_stop() } else { Ok(()) });
+        match held.map_err(ChannelError::Io).and_then(|()| self.assignment(listeners, config, kept)) {
             Ok(input) => again(GUARD, config, None, input),
             Err(error) => io::Error::other(error),
         }

@@ -82,8 +82,8 @@ impl Groups {
         Look(self.state.read())
     }
 
-    /// Notes the group of a principal that has shown a valid token; `None` for none that a tenant has.
-    pub(crate) fn note(&self, principal: &str, group: Option<&str>, now: Timestamp) {
+    /// Notes the group of a principal that has shown a valid token; `None` for none that a tenant has. Returns true if a group has changed.
+    pub(crate) fn note(&self, principal: &str, group: Option<&str>, now: Timestamp) -> bool {
         let now = now.unix_seconds();
         let is_noted = match (self.state.read().principals.get(principal), group) {
             (None, None) => true,
@@ -91,20 +91,21 @@ impl Groups {
             _ => false,
         };
         if is_noted {
-            return;
+            return false;
         }
         let mut state = self.state.write();
         state.is_changed = true;
         let principals = &mut state.principals;
         let Some(group) = group else {
             principals.remove(principal);
-            return;
+            return true;
         };
         if principals.len() >= MOST && !principals.contains_key(principal) {
             let oldest = principals.iter().min_by_key(|(_, one)| one.seen).map(|(name, _)| name.clone());
             oldest.and_then(|name| principals.remove(&name));
         }
         principals.insert(principal.to_owned(), Membership { group: group.to_owned(), seen: now });
+        true
     }
 
     /// Writes the groups if they have changed. Blocks on the disk.

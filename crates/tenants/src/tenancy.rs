@@ -67,7 +67,9 @@ impl Tenancy {
     /// Takes the groups of a principal that has shown a valid token. They decide its tenant until its next token.
     pub fn show_groups(&self, principal: &str, groups: &[String]) {
         let tenants = (self.source)();
-        self.groups.note(principal, tenants.first(groups), Timestamp::now());
+        if self.groups.note(principal, tenants.first(groups), Timestamp::now()) {
+            self.traffic.forget_sums();
+        }
     }
 
     /// Returns the name of a principal's tenant.
@@ -134,8 +136,8 @@ impl Tenancy {
         let (tenants, groups) = ((self.source)(), self.groups.look());
         let own = tenants.of(principal, groups.of(principal));
         let Some(limit) = own.bounds.egress_mib_per_day else { return Ok(()) };
-        let is_own = |other: &str| tenants.of(other, groups.of(other)).tenant == own.tenant;
-        let bytes = self.traffic.of(is_own, Timestamp::now());
+        let group_of = |principal: &str| groups.of(principal);
+        let bytes = self.traffic.of(own.tenant, (&tenants, group_of), Timestamp::now());
         if bytes.is_some_and(|bytes| bytes < limit.saturating_mul(MIB)) {
             return Ok(());
         }
@@ -151,7 +153,9 @@ impl Tenancy {
 
     /// Counts bytes that connections have moved.
     pub fn moved(&self, principal: &str, bytes: u64) {
-        self.traffic.add(principal, bytes, Timestamp::now());
+        // No group changes between the look and the count.
+        let groups = self.groups.look();
+        self.traffic.add((principal, groups.of(principal)), bytes, Timestamp::now());
     }
 
     /// Returns the use of each tenant of the policy, and of each principal by itself that uses something.

@@ -66,7 +66,8 @@ fn is_lower_hex(text: &str) -> bool {
 
 impl fmt::Display for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "00-{}-{}-{:02x}", self.trace_id(), self.span_id(), u8::from(self.sampled))
+        let (trace, span) = (u128::from_be_bytes(self.trace), u64::from_be_bytes(self.span));
+        write!(f, "00-{trace:032x}-{span:016x}-{:02x}", u8::from(self.sampled))
     }
 }
 

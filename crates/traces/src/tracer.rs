@@ -84,7 +84,8 @@ impl Traces {
             Context { span: span_id(), ..parent }
         } else {
             let trace = Uuid::new_v4().into_bytes();
-            Context { trace, span: span_id(), sampled: tracer.share.takes(trace) }
+            // Random already, and the first span of its trace: other random bits would be one more system call.
+            Context { trace, span: last_bytes(trace), sampled: tracer.share.takes(trace) }
         };
         Some(CallTrace { own, parent, has_span: true })
     }

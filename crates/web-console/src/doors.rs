@@ -1,48 +1,46 @@
 //! The ways in that need no page: one-time links, and the sessions that they open.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use timestamp::UnixMillis;
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Identity;
+use crate::codes::{Bounds, Codes};
 use crate::kept::Kept;
-use crate::notice_links::NoticeLinks;
 use crate::origin::Origin;
 use crate::readings::Readings;
-use crate::session::{Sessions, key_of, secret};
+use crate::session::Sessions;
 
-/// Life of a link, milliseconds.
-const LIFE: u64 = 60 * 1_000;
+/// Links that sign in.
+const SIGN_IN: Bounds = Bounds { life: 60 * 1_000, most: 64, most_of_one: 4 };
+/// Links in notices.
+const NOTICES: Bounds = Bounds { life: 10 * 60 * 1_000, most: 4_096, most_of_one: 64 };
 /// Time between two writes of the sessions.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// Most links that wait.
-const MOST: usize = 64;
-/// Most links of one principal that wait.
-const MOST_OF_ONE: usize = 4;
 
 /// The state of a console.
 pub struct Doors {
     pub(crate) origin: Origin,
     pub(crate) sessions: Sessions,
     pub(crate) readings: Readings,
-    links: Mutex<HashMap<[u8; 32], Waiting>>,
-    pub(crate) notices: NoticeLinks,
+    links: Codes<Identity>,
+    pub(crate) notices: Codes<OneApproval>,
     kept: Option<Arc<Kept>>,
+    /// Held from the look at the sessions until they are written, so that no older state replaces a newer one.
+    writing: Mutex<()>,
 }
 
-/// A link that waits for its use.
-struct Waiting {
-    identity: Identity,
-    name: String,
-    ends_at: UnixMillis,
+/// The approval that a link in a notice opens, and its run.
+pub(crate) struct OneApproval {
+    pub(crate) approval: String,
+    pub(crate) run: String,
 }
 
 /// A link that signs in once.
@@ -71,9 +69,10 @@ impl Doors {
             origin,
             sessions: Sessions::default(),
             readings: Readings::default(),
-            links: Mutex::default(),
-            notices: NoticeLinks::default(),
+            links: Codes::new(SIGN_IN),
+            notices: Codes::new(NOTICES),
             kept: None,
+            writing: Mutex::default(),
         }
     }
 
@@ -88,9 +87,10 @@ impl Doors {
         self.write_sessions().await;
     }
 
-    /// Writes the sessions as they are. Of two writes at the same time the older may win, until the next round of `keep_sessions`.
+    /// Writes the sessions as they are.
     pub(crate) async fn write_sessions(&self) {
         let Some(kept) = self.kept.clone() else { return };
+        let _writing = self.writing.lock().await;
         let sessions = self.sessions.kept();
         let written = spawn_blocking(move || kept.write(&sessions)).await;
         if let Ok(Err(error)) = written {
@@ -102,45 +102,32 @@ impl Doors {
     ///
     /// Returns none if too many links of others wait.
     pub fn make_link(&self, identity: Identity, name: &str, now: UnixMillis) -> Option<Link> {
-        let code = secret();
-        let ends_at = UnixMillis(now.0.saturating_add(LIFE));
-        let mut links = self.links.lock();
-        links.retain(|_, link| link.ends_at > now);
-        if links.values().filter(|link| link.name == name).count() >= MOST_OF_ONE {
-            let oldest = links.iter().filter(|(_, link)| link.name == name);
-            let oldest = oldest.min_by_key(|(_, link)| link.ends_at.0).map(|(key, _)| *key);
-            oldest.and_then(|key| links.remove(&key));
-        }
-        if links.len() >= MOST {
-            return None;
-        }
-        links.insert(key_of(&code), Waiting { identity, name: name.to_owned(), ends_at });
+        let (code, ends_at) = self.links.make(name, identity, now)?;
         Some(Link { url: format!("{}/sign-in/link?code={code}", self.origin), ends_at })
     }
 
-    /// Makes a link that opens one approval for a principal, once. `approval` is its id and that of its run.
+    /// Makes a link that opens one approval for a principal, once. The pair is its id and that of its run.
     ///
     /// Returns none if too many such links wait.
     pub fn make_notice_link(
         &self,
         principal: &str,
-        approval: (&str, &str),
+        (approval, run): (&str, &str),
         now: UnixMillis,
     ) -> Option<String> {
-        let code = self.notices.make(principal, approval, now)?;
+        let opens = OneApproval { approval: approval.to_owned(), run: run.to_owned() };
+        let (code, _) = self.notices.make(principal, opens, now)?;
         Some(format!("{}/notice?code={code}", self.origin))
     }
 
     /// Returns the name of the principal that a link signs in. The link stays.
     pub(crate) fn name_of_link(&self, code: &str, now: UnixMillis) -> Option<String> {
-        let links = self.links.lock();
-        links.get(&key_of(code)).filter(|link| link.ends_at > now).map(|link| link.name.clone())
+        self.links.principal(code, now)
     }
 
     /// Takes the identity of a link, which opens nothing from then on.
     pub(crate) fn take_link(&self, code: &str, now: UnixMillis) -> Option<Identity> {
-        let link = self.links.lock().remove(&key_of(code))?;
-        (link.ends_at > now).then_some(link.identity)
+        self.links.take(code, now).map(|link| link.opens)
     }
 }
 
@@ -154,15 +141,11 @@ mod tests {
         Doors::new(Origin::of_loopback("127.0.0.1:7465".parse().unwrap()))
     }
 
-    fn link_at(doors: &Doors, uid: u32, now: UnixMillis) -> String {
-        let made = doors.make_link(Identity::User { uid, gid: 0 }, &format!("uid:{uid}"), now).unwrap();
+    fn link(doors: &Doors, uid: u32) -> String {
+        let made = doors.make_link(Identity::User { uid, gid: 0 }, &format!("uid:{uid}"), START).unwrap();
         let code = made.url.strip_prefix("http://console.localhost:7465/sign-in/link?code=").unwrap();
         assert_eq!(code.len(), 64);
         code.to_owned()
-    }
-
-    fn link(doors: &Doors, uid: u32) -> String {
-        link_at(doors, uid, START)
     }
 
     #[test]
@@ -173,26 +156,9 @@ mod tests {
         assert!(matches!(doors.take_link(&code, START), Some(Identity::User { uid: 7, .. })));
         assert!(doors.take_link(&code, START).is_none() && doors.name_of_link(&code, START).is_none());
 
-        let late = UnixMillis(START.0 + LIFE);
+        let late = UnixMillis(START.0 + SIGN_IN.life);
         let code = link(&doors, 7);
         assert!(doors.name_of_link(&code, late).is_none() && doors.take_link(&code, late).is_none());
         assert!(doors.take_link("", START).is_none());
-    }
-
-    #[test]
-    fn links_are_bounded_and_a_principal_evicts_only_its_own() {
-        let doors = doors();
-        let (first, other) = (link_at(&doors, 1, UnixMillis(START.0 - 1)), link(&doors, 2));
-        for _ in 0..MOST_OF_ONE {
-            link(&doors, 1);
-        }
-        assert!(doors.name_of_link(&first, START).is_none());
-        assert!(doors.name_of_link(&other, START).is_some());
-        let all = (100..200)
-            .filter_map(|uid| doors.make_link(Identity::User { uid, gid: 0 }, &format!("uid:{uid}"), START));
-        assert_eq!(all.count(), MOST - MOST_OF_ONE - 1);
-        assert!(
-            doors.make_link(Identity::User { uid: 3, gid: 0 }, "uid:3", UnixMillis(START.0 + LIFE)).is_some()
-        );
     }
 }

@@ -27,6 +27,10 @@ use crate::viewer::Viewer;
 
 /// Time in which several changes are one event.
 const GATHER: Duration = Duration::from_millis(300);
+/// Most additional time on a page that each call changes.
+const SPREAD: Duration = Duration::from_secs(1);
+/// Least time between two events of such a page.
+const CALM: Duration = Duration::from_secs(3);
 /// Time between two signs of life. A browser that has left is noticed by them.
 const ALIVE: Duration = Duration::from_secs(15);
 /// Longest life of a stream. The browser then connects again.
@@ -48,15 +52,38 @@ async fn approvals(Extracted(state): Extracted<State>, viewer: Viewer) -> Result
     answer(&state, &viewer, Box::pin(changes))
 }
 
+/// Time that events of a page wait for.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// Time in which several changes are one event.
+    gather: Duration,
+    /// Least time between two events.
+    every: Duration,
+}
+
 /// Returns a stream of one event for the changes of each moment, until the session or the daemon ends.
 pub(crate) fn answer(state: &State, viewer: &Viewer, changes: Changes) -> Result<Response, Problem> {
+    paced(state, viewer, changes, Pace { gather: GATHER, every: Duration::ZERO })
+}
+
+/// The same for a page that each call changes. Pages that are open at the same time are asked for again at different moments, and less
+/// often, because they take processor time from calls.
+pub(crate) fn calm(state: &State, viewer: &Viewer, changes: Changes) -> Result<Response, Problem> {
+    let [random, ..] = seal::secret();
+    let gather = GATHER + SPREAD.mul_f32(f32::from(random) / f32::from(u8::MAX));
+    paced(state, viewer, changes, Pace { gather, every: CALM })
+}
+
+fn paced(state: &State, viewer: &Viewer, changes: Changes, pace: Pace) -> Result<Response, Problem> {
     let slot = viewer.session.stream().ok_or(Problem::Bad(
         StatusCode::TOO_MANY_REQUESTS,
         "This session has too many open pages: close one.",
     ))?;
     let events = Events {
         changes,
+        pace,
         gathering: None,
+        quiet_until: Instant::now(),
         alive: Instant::now() + ALIVE,
         ends: Box::pin(sleep(LIFE)),
         session_ended: Box::pin(viewer.session.ended.clone().cancelled_owned()),
@@ -76,8 +103,11 @@ type End = Pin<Box<WaitForCancellationFutureOwned>>;
 
 struct Events {
     changes: Changes,
+    pace: Pace,
     /// Moment at which the changes so far become an event.
     gathering: Option<Instant>,
+    /// Moment before which no event comes.
+    quiet_until: Instant,
     /// Moment of the next sign of life.
     alive: Instant,
     ends: Pin<Box<Sleep>>,
@@ -105,6 +135,7 @@ impl Events {
                 () = &mut self.stopped => return None,
                 () = gathered => {
                     self.gathering = None;
+                    self.quiet_until = Instant::now() + self.pace.every;
                     return Some((Ok(Bytes::from_static(b"event: change\ndata:\n\n")), self));
                 }
                 () = sleep_until(self.alive) => {
@@ -116,8 +147,61 @@ impl Events {
                 }
                 change = self.changes.next() => {
                     change?;
-                    self.gathering.get_or_insert_with(|| Instant::now() + GATHER);
+                    let (gathered, quiet_until) = (Instant::now() + self.pace.gather, self.quiet_until);
+                    self.gathering.get_or_insert(gathered.max(quiet_until));
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Identity;
+    use crate::session::Sessions;
+
+    /// Moments of the first events of a page that changes ten times a second.
+    async fn moments(pace: Pace) -> Vec<Duration> {
+        let user = Identity::User { uid: 1, gid: 1 };
+        let (_, session) = Sessions::default().open(user, "uid:1".to_owned(), UnixMillis::now());
+        let changes = stream::unfold((), |()| async {
+            sleep(Duration::from_millis(100)).await;
+            Some(((), ()))
+        });
+        let end = || Box::pin(session.ended.clone().cancelled_owned());
+        let began = Instant::now();
+        let mut events = Events {
+            changes: Box::pin(changes),
+            pace,
+            gathering: None,
+            quiet_until: began,
+            alive: began + ALIVE,
+            ends: Box::pin(sleep(LIFE)),
+            session_ended: end(),
+            stopped: end(),
+            is_alive: Box::new(|| true),
+            _slot: session.stream().unwrap(),
+        };
+        let mut moments = Vec::new();
+        for _ in 0..3 {
+            let (event, rest) = events.next().await.unwrap();
+            assert_eq!(event.unwrap(), "event: change\ndata:\n\n");
+            moments.push(began.elapsed());
+            events = rest;
+        }
+        moments
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_of_a_busy_page_keep_their_distance_after_a_first_one_that_is_prompt() {
+        for every in [Duration::ZERO, CALM] {
+            let moments = moments(Pace { gather: GATHER, every }).await;
+            assert!(moments[0] < Duration::from_millis(500), "{moments:?}");
+            for pair in moments.windows(2) {
+                let distance = pair[1] - pair[0];
+                let most = every + Duration::from_millis(500);
+                assert!(distance >= every.max(GATHER) && distance < most, "{moments:?}");
             }
         }
     }

@@ -14,6 +14,7 @@ use tonic::codegen::http::{StatusCode, Uri};
 
 use crate::State;
 use crate::connection::Connection;
+use crate::doors::OneApproval;
 use crate::error::{Problem, redirect};
 use crate::form::Fields;
 use crate::layout::page;
@@ -46,18 +47,19 @@ async fn follow(
 ) -> Result<Response, Problem> {
     let now = UnixMillis::now();
     let link = state.0.doors.notices.take(fields.get("code"), now).ok_or_else(used_up)?;
-    let identity = state.0.access.identify(&link.principal, &link.run, link.made_at).await;
+    let OneApproval { approval, run } = link.opens;
+    let identity = state.0.access.identify(&link.principal, &run, link.made_at).await;
     let identity = identity.ok_or_else(used_up)?;
     let details = json!({
         "state": "opened",
         "by": "notice",
         "address": connection.address,
-        "approval_id": link.approval,
+        "approval_id": approval,
     });
     state.0.access.record(&link.principal, details).await?;
     connection.slot.prove();
-    let to = format!("/approvals/{}", link.approval);
-    let (cookie, _) = state.0.doors.sessions.open_for(identity, link.principal, Some(link.approval), now);
+    let to = format!("/approvals/{approval}");
+    let (cookie, _) = state.0.doors.sessions.open_for(identity, link.principal, Some(approval), now);
     Ok(with_cookie(redirect(&to), &state, &cookie, ""))
 }
 

@@ -12,7 +12,6 @@ use tonic::codegen::http::header::{HeaderValue, SET_COOKIE};
 use tonic::codegen::http::{StatusCode, Uri};
 use wire::v1::GetViewerRequest;
 
-use crate::State;
 use crate::access::{Identity, Token};
 use crate::api::quick;
 use crate::connection::Connection;
@@ -22,6 +21,7 @@ use crate::layout::{own_path, page, sign_in_for};
 use crate::shown::line;
 use crate::viewer::services;
 use crate::ways;
+use crate::{Parts, State};
 
 pub(crate) fn routes() -> Router<State> {
     Router::new()
@@ -129,12 +129,17 @@ pub(crate) async fn enter(
 }
 
 async fn sign_out(Extracted(state): Extracted<State>, checked: Checked) -> Response {
-    let viewer = &checked.viewer;
-    state.0.doors.sessions.close(&viewer.session);
-    // A daemon that is killed must not bring the session back.
-    state.0.doors.write_sessions().await;
-    // A log that cannot be written must not keep anybody in.
-    let _ = state.0.access.record(&viewer.name, json!({ "state": "ended", "by": "sign_out" })).await;
+    let (viewer, ending) = (checked.viewer, state.clone());
+    // In a task of its own: a browser that leaves at once must not keep the end out of the file and the log.
+    let ended = tokio::spawn(async move {
+        let Parts { doors, access, .. } = &*ending.0;
+        doors.sessions.close(&viewer.session);
+        // A daemon that is killed must not bring the session back.
+        doors.write_sessions().await;
+        // A log that cannot be written must not keep anybody in.
+        let _ = access.record(&viewer.name, json!({ "state": "ended", "by": "sign_out" })).await;
+    });
+    let _ = ended.await;
     with_cookie(redirect(&sign_in_for("/")), &state, "", "; Max-Age=0")
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The descriptors of all messages, without comments.
 const MESSAGES: &[u8] = include_bytes!("generated/messages.bin");
 
-static POOL: LazyLock<Result<DescriptorPool, String>> =
+pub(crate) static POOL: LazyLock<Result<DescriptorPool, String>> =
     LazyLock::new(|| DescriptorPool::decode(MESSAGES).map_err(|error| error.to_string()));
 
 fn descriptor<M: Name>() -> Result<MessageDescriptor, String> {

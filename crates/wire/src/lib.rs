@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 #[cfg(feature = "grpc")]
+pub mod ids;
+#[cfg(feature = "grpc")]
 pub mod json;
 mod plain;
 

@@ -27,7 +27,7 @@ use crate::report::mib;
 use crate::sample::Sample;
 use crate::stage::{INSIDE, install};
 use crate::table::{Most, Row, Table};
-use crate::{program, usage, verdict};
+use crate::{program, usage};
 
 const NAME: &str = "files.example.org";
 /// Rounds that are thrown away.
@@ -59,16 +59,7 @@ pub(crate) async fn run(args: &Args) -> ExitCode {
     rows.push(sse::measure().await);
     rows.extend(starts::measure(args.rounds).await);
     let columns = ["direct", "egress"];
-    finish(args, &Table { lane: "egress", columns, began, ended: Host::look(), rows })
-}
-
-/// Prints a table, writes it, and checks it if that is asked for.
-fn finish(args: &Args, table: &Table) -> ExitCode {
-    print!("{table}");
-    if let Some(path) = &args.json {
-        verdict::write(path, &table.json());
-    }
-    if args.check && !table.met() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    Table { lane: "egress", columns, began, ended: Host::look(), rows }.finish(args)
 }
 
 /// Starts a daemon with two profiles, `out` with these rules and `none`, which are the same otherwise.

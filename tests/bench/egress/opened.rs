@@ -14,7 +14,7 @@ use tokio::process::Command;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::{DOWNLOADS, MEBIBYTES, NAME, PIECES, SETTLED, WARM_UP, daemon_in, finish, memory, times};
+use super::{DOWNLOADS, MEBIBYTES, NAME, PIECES, SETTLED, WARM_UP, daemon_in, memory, times};
 use crate::args::Args;
 use crate::host::Host;
 use crate::report::mib;
@@ -40,7 +40,8 @@ const EVENT: &str = "data: {\"type\":\"ping\"}\n\n";
 pub(crate) async fn run(args: &Args) -> ExitCode {
     let began = Host::look();
     let rows = Place::make().await.measure(args.rounds).await;
-    finish(args, &Table { lane: "opened", columns: ["direct", "opened"], began, ended: Host::look(), rows })
+    let columns = ["direct", "opened"];
+    Table { lane: "opened", columns, began, ended: Host::look(), rows }.finish(args)
 }
 
 /// Runs that reach servers of the host, and a container that does so directly.

@@ -20,7 +20,6 @@ use self::place::Place;
 use crate::args::{Args, Runs};
 use crate::host::Host;
 use crate::table::Table;
-use crate::verdict;
 
 /// The profile of all runs here. Their root is writable.
 const PROFILE: &str = "harness";
@@ -65,12 +64,7 @@ pub(crate) async fn run(args: &Args) -> ExitCode {
     rows.extend(Box::pin(family::measure(&image, size, true)).await);
     rows.extend(Box::pin(family::measure(&image, size, false)).await);
     let columns = ["against", "cofferdam"];
-    let table = Table { lane: "forks", columns, began, ended: Host::look(), rows };
-    print!("{table}");
-    if let Some(path) = &args.json {
-        verdict::write(path, &table.json());
-    }
-    if args.check && !table.met() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    Table { lane: "forks", columns, began, ended: Host::look(), rows }.finish(args)
 }
 
 /// Starts a daemon that keeps so many containers ready.

@@ -16,6 +16,8 @@ use super::shell;
 const BUNDLE: &str = "/.cofferdam/ca-bundle.pem";
 /// The same certificates for Java.
 const JAVA_STORE: &str = "/.cofferdam/cacerts.p12";
+/// Chromium's policy file, in the directory of its configuration.
+const POLICY: &str = "/etc/chromium/policies/managed/cofferdam.json";
 /// A bundle of the image, over which the run's is mounted.
 const OF_IMAGE: &str = "/etc/ssl/certs/ca-certificates.crt";
 const VARIABLES: [&str; 10] = [
@@ -242,7 +244,7 @@ fn image(name: &str, files: &[&str], links: &[(&str, &str)]) -> Image {
             path
         };
         std::fs::copy("/bin/busybox", made("bin/busybox")).unwrap();
-        for applet in ["sh", "cat", "cmp", "ls"] {
+        for applet in ["sh", "cat", "cmp", "ls", "rm"] {
             symlink("busybox", made(&format!("bin/{applet}"))).unwrap();
         }
         for file in files {
@@ -302,4 +304,59 @@ async fn n205_a_bundle_covers_those_of_the_image_and_follows_no_link_out_of_etc(
     let mounts = run.run.hardening.iter().find(|fact| fact.name == "mounts").unwrap();
     assert!(!mounts.value.contains("/etc/pki") && !mounts.value.contains("/etc/ssl"), "{}", mounts.value);
     assert!(!mounts.value.contains("/opt/java"), "{}", mounts.value);
+}
+
+/// Returns the certificates of a policy, in base64.
+fn authorities_of(policy: &str) -> Vec<String> {
+    let policy: serde_json::Value = serde_json::from_str(policy).unwrap();
+    let keys: Vec<&String> = policy.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["CACertificates"]);
+    let certificates = policy["CACertificates"].as_array().unwrap().iter();
+    certificates.map(|certificate| certificate.as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn n207_chromium_has_a_policy_with_the_authority_beside_those_of_the_image() {
+    let mut host = Host::start("").await;
+    let browsers = image(
+        "browsers",
+        &["etc/chromium/policies/managed/own.json", "etc/opt/chrome/initial_preferences"],
+        &[("etc/chromium-browser", "/workspace/browser")],
+    );
+    let elsewhere = image(
+        "browsers-elsewhere",
+        &["workspace/managed/own.json", "etc/opt/chrome/policies"],
+        &[("etc/chromium/policies", "/workspace")],
+    );
+    for profile in ["out", "layered"] {
+        let request = v1::CreateRunRequest { image: browsers.0.clone(), ..requests::managed(profile) };
+        let mut run = host.daemon.run_on(request).await;
+        let others = authority(&mut run, &host.root).await;
+        let of_run: String = others.lines().filter(|line| !line.starts_with("--")).collect();
+        let policy = says(&mut run, &format!("cat {POLICY}")).await;
+        assert_eq!(authorities_of(&policy), [of_run]);
+        says(&mut run, &format!("cmp {POLICY} /etc/opt/chrome/policies/managed/cofferdam.json")).await;
+        let own = says(&mut run, "cat /etc/chromium/policies/managed/own.json").await;
+        assert_eq!(own, "of the image\n", "the image's own are there");
+        for attempt in ["echo x >", "rm -f"] {
+            assert_ne!(shell(&mut run, &format!("{attempt} {POLICY}")).await.0, Some(0), "{attempt}");
+        }
+        assert_eq!(says(&mut run, "ls -A /workspace").await, "");
+        // The next daemon writes the authority of the next process.
+        host.daemon.kill().await;
+        host.daemon.launch().await;
+        run.clients = host.daemon.connect().await;
+        let again = says(&mut run, &format!("cat {POLICY}")).await;
+        assert!(authorities_of(&again).len() == 1 && again != policy, "{again}");
+        run.stop().await;
+    }
+    // Links of the image, and a file in the way, are no place for it.
+    let request = v1::CreateRunRequest { image: elsewhere.0.clone(), ..requests::managed("layered") };
+    let mut run = host.daemon.run_on(request).await;
+    authority(&mut run, &host.root).await;
+    assert_eq!(says(&mut run, "ls -A /workspace").await, "");
+    // No connection of this profile is opened.
+    let request = v1::CreateRunRequest { image: browsers.0.clone(), ..requests::managed("plain") };
+    let mut run = host.daemon.run_on(request).await;
+    assert_ne!(shell(&mut run, &format!("cat {POLICY}")).await.0, Some(0));
 }

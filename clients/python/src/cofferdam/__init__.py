@@ -48,6 +48,7 @@ from cofferdam.errors import (
     SandboxViolation,
     TimedOut,
     Unavailable,
+    WrongNodeError,
 )
 from cofferdam.types import (
     ApprovalInfo,
@@ -183,5 +184,6 @@ __all__ = [
     "Unavailable",
     "Watch",
     "WriteInfo",
+    "WrongNodeError",
     "trace_context",
 ]

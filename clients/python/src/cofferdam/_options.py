@@ -18,3 +18,11 @@ class Options:
     correlation_id: str = ""
     request_id: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def outlasts_reviewers(self) -> bool:
+        """Whether a call that could not be made because of reviewers is made anew.
+
+        One that has a request id cannot be: the refusal is the outcome of that id.
+        """
+        return self.wait_for_approval and self.on_awaiting_approval == "wait" and not self.request_id

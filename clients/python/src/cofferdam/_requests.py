@@ -135,6 +135,7 @@ def companion(given: Companion) -> v1.Companion:
         memory_mib=unsigned(f"companion {given.name}: memory_mib", given.memory_mib or 0),
         ports=[unsigned(f"companion {given.name}: ports", port) for port in given.ports],
         depends_on=given.depends_on,
+        egress_json="" if given.egress is None else json.dumps(given.egress),
     )
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from google.protobuf.message import Message
+
+from cofferdam._node import NODE_METADATA, node_for
 from cofferdam._trace import current
 from cofferdam.errors import InvalidArgument
 from cofferdam.types import Tls
@@ -68,6 +71,11 @@ class Settings:
         token = (("authorization", f"Bearer {self.token}"),) if self.token else ()
         trace = current()
         return (*token, ("traceparent", trace)) if trace else token
+
+    def metadata_for(self, request: Message | None) -> tuple[tuple[str, str], ...]:
+        """Of this request, or of a stream that begins with it: also the node that it is for, if an id in it names one."""
+        node = node_for(request)
+        return self.metadata if node is None else (*self.metadata, (NODE_METADATA, str(node)))
 
     @property
     def options(self) -> list[tuple[str, int | str]]:
@@ -175,3 +183,18 @@ class Patience:
         """The daemon answers."""
         self._until = None
         self._pause = 0.05
+
+
+class Pauses:
+    """Pauses between the attempts of a call while its run waits for a person. Each attempt is on record and counts."""
+
+    #: Seconds.
+    LONGEST = 15.0
+
+    def __init__(self) -> None:
+        self._next = 1.0
+
+    def next(self) -> float:
+        """Seconds until the next attempt."""
+        pause, self._next = self._next, min(2 * self._next, self.LONGEST)
+        return pause

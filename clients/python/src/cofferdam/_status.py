@@ -140,6 +140,11 @@ def made_of(
     return made(message, reason=reason, call_id=call_id, details=details, retry_after=retry_after, hint=hint)
 
 
+def is_void(details: Mapping[str, str]) -> bool:
+    """Whether the files that a reviewer saw have changed since. Nothing was done; another consent has to be asked for."""
+    return details.get("approval") == "void"
+
+
 def _facts(error: _Failed) -> tuple[ErrorInfo | None, float | None]:
     info: ErrorInfo | None = None
     retry_after: float | None = None

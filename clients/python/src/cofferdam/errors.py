@@ -114,6 +114,22 @@ class NotFound(CofferdamError, LookupError):
     """No such run, call, approval, profile, image or program."""
 
 
+class WrongNodeError(CofferdamError):
+    """The request is for another node of the fleet than the daemon that got it. Nothing was done."""
+
+    HINT = "Connect to the node that the message names, or to the one address of the fleet."
+
+    @property
+    def node(self) -> int | None:
+        """The node that refused; None for a daemon that is no node."""
+        return _number(self.details.get("node"))
+
+    @property
+    def asked(self) -> int | None:
+        """The node that the request is for."""
+        return _number(self.details.get("asked"))
+
+
 class FileNotFound(NotFound, FileNotFoundError):
     """No such file or directory."""
 
@@ -224,6 +240,12 @@ class CommandInterrupted(CommandStopped, Interrupted):
     """The daemon ended while it ran. Output after the last piece is lost."""
 
 
+def _number(written: str | None) -> int | None:
+    """A node's number, of 1 to 5 digits."""
+    digits = written is not None and written.isascii() and written.isdecimal() and len(written) <= 5
+    return int(written) if written is not None and digits else None
+
+
 BY_REASON: Mapping[str, type[CofferdamError]] = MappingProxyType(
     {
         "SANDBOX_VIOLATION": SandboxViolation,
@@ -240,6 +262,7 @@ BY_REASON: Mapping[str, type[CofferdamError]] = MappingProxyType(
         "INVALID_FRONTMATTER": InvalidArgument,
         "INVALID_ARGUMENT": InvalidArgument,
         "NOT_FOUND": NotFound,
+        "WRONG_NODE": WrongNodeError,
         "ALREADY_EXISTS": AlreadyExists,
         "IMAGE_MISSING": NotFound,
         "IMAGE_NOT_ALLOWED": Denied,

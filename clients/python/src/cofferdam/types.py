@@ -108,7 +108,7 @@ class Limits:
 class Companion:
     """A container beside a sandbox, such as a database of its tests: commands of the sandbox reach it by its name.
 
-    It is started before the sandbox is ready, and ended with it. It reaches nothing itself.
+    It is started before the sandbox is ready, and ended with it. It reaches the hosts that the profile opens to its image.
     """
 
     #: Small letters, digits and `-`, as in a host name.
@@ -132,6 +132,8 @@ class Companion:
     ports: Sequence[int] = ()
     #: Names of companions that must be ready before it starts.
     depends_on: Sequence[str] = ()
+    #: Rules that its connections have to pass beside those of the profile for its image; `{}` for none.
+    egress: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True)

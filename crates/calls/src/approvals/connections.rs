@@ -46,6 +46,7 @@ impl Approvals {
             scheme: question.scheme.to_string(),
             methods: question.methods.clone(),
             rule: question.rule.clone(),
+            companion: asked.companion.clone(),
             push: question.push.as_ref().map(|push| BoundPush {
                 repository: push.repository.clone(),
                 statement: push.statement.clone(),
@@ -149,10 +150,11 @@ impl Approvals {
 fn review(connect: &Connect, asked: &Asked, redactor: &Redactor) -> ConnectReview {
     let Connect { host, port, scheme, methods, rule, .. } = connect;
     let push = asked.question.push.as_deref();
+    let whose = connect.program().replacen('a', "A", 1);
     let mut preview = match push {
-        None => format!("A program in the run wants {host}:{port} over {scheme} ({rule}).\n"),
+        None => format!("{whose} wants {host}:{port} over {scheme} ({rule}).\n"),
         Some(push) => {
-            format!("A program in the run pushes to {} on {host}:{port} ({rule}).\n", push.repository)
+            format!("{whose} pushes to {} on {host}:{port} ({rule}).\n", push.repository)
         }
     };
     if let Some(methods) = methods {
@@ -161,6 +163,9 @@ fn review(connect: &Connect, asked: &Asked, redactor: &Redactor) -> ConnectRevie
     }
     preview.push_str(&asked.question.demands());
     preview.push_str(match asked.commands.len() {
+        _ if connect.companion.is_some() => {
+            "It is not known which command of the run it works for, if any.\n"
+        }
         0 => "No command of a call is running; it may be a background process.\n",
         1 => "This command is running:\n",
         _ => "These commands are running:\n",
@@ -175,6 +180,9 @@ fn review(connect: &Connect, asked: &Asked, redactor: &Redactor) -> ConnectRevie
     let mut facts = json!({
         "host": host, "port": port, "scheme": scheme, "methods": methods, "rule": rule, "calls": asked.calls,
     });
+    if let Some(companion) = &connect.companion {
+        facts["companion"] = companion.as_str().into();
+    }
     let opening = &asked.question.opening;
     if let Some(upstream) = &opening.upstream {
         facts["upstream"] = upstream.to_string().into();

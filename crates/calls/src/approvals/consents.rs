@@ -2,7 +2,6 @@
 //! is recorded, too.
 
 use gateway::Consent;
-use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::Runs;
 use tokio::sync::broadcast::error::RecvError;
@@ -29,9 +28,8 @@ impl Approvals {
 
     /// Ends a consent because a person revokes it. It lets no call through from this moment on.
     pub async fn revoke(&self, consent_id: &str, principal: &str) -> Result<Consent, Refusal> {
-        let consent = self.gateway.forget(consent_id).ok_or_else(|| {
-            Refusal::new(Reason::NotFound, "there is no such consent").with("resource", "consent")
-        })?;
+        let none = || Refusal::absent("consent", consent_id, "there is no such consent");
+        let consent = self.gateway.forget(consent_id).ok_or_else(none)?;
         self.ended(&consent, Some(principal), "revoked").await?;
         Ok(consent)
     }

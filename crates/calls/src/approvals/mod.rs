@@ -180,8 +180,10 @@ impl Approvals {
             may_decide_own: self.settings.read().allow_self_approval,
         };
         let _in_order = self.deciding.lock().await;
-        let approval =
-            self.gateway.decide(approval_id, &reviewer, ballot).map_err(|error| decide_refusal(&error))?;
+        let approval = self
+            .gateway
+            .decide(approval_id, &reviewer, ballot)
+            .map_err(|error| decide_refusal(approval_id, &error))?;
         if approval.state == ApprovalState::Pending {
             if let Err(unavailable) = self.audit.record(events::voted(&approval)).await {
                 // A vote must not count without a record. The approval becomes void, and consent has to be asked for again.
@@ -330,12 +332,10 @@ fn level(roles: Roles) -> Option<Level> {
     }
 }
 
-fn decide_refusal(error: &DecideError) -> Refusal {
+fn decide_refusal(approval_id: &str, error: &DecideError) -> Refusal {
     let message = error.to_string();
     match error {
-        DecideError::NotFound => {
-            Refusal::new(Reason::NotFound, "there is no such approval").with("resource", "approval")
-        }
+        DecideError::NotFound => Refusal::absent("approval", approval_id, "there is no such approval"),
         DecideError::AlreadyDecided { state, .. } => {
             Refusal::new(Reason::PreconditionFailed, format!("the approval is decided: {message}"))
                 .with("state", state.as_str())

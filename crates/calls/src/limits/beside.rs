@@ -1,11 +1,12 @@
-//! Counts the calls that wait beside an approval, for their run and their principal, and bounds their number.
+//! Counts the calls that wait beside an approval, for their run, their principal and their tenant, and bounds their number.
 //!
 //! They hold no slot. The bounds are those of calls that wait for a slot: `concurrency.waiting` of the profile for a run,
-//! `concurrency.principal` for a principal, and `limits.calls_waiting` for the daemon.
+//! `concurrency.principal` for a principal, and `limits.calls_waiting` for the daemon, of which a tenant leaves places for others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use gateway::limits::concurrency::tenant_may_wait;
 use operations::Reason;
 use parking_lot::Mutex;
 use policy::{Caller, Policy};
@@ -18,22 +19,31 @@ use super::Limits;
 pub(super) struct Waiting(Mutex<Counts>);
 
 /// Groups that each have a bound.
-const SCOPES: [&str; 3] = ["run", "principal", "daemon"];
-/// Counts by run, by principal, and of the daemon.
-type Counts = [HashMap<String, u32>; 3];
+const SCOPES: [&str; 4] = ["run", "principal", "tenant", "daemon"];
+/// Counts by run, by principal, by tenant, and of the daemon.
+type Counts = [HashMap<String, u32>; 4];
 
 /// One waiting call, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Queued {
     waiting: Arc<Waiting>,
-    names: [String; 3],
+    names: [String; 4],
 }
 
 impl Waiting {
-    /// Counts a call. If its run, its principal or the daemon has as many already, returns that scope and its bound.
-    fn enter(self: &Arc<Self>, caller: &Caller, most: [u32; 3]) -> Result<Queued, (&'static str, u32)> {
-        let names = [caller.run_id.clone(), caller.principal.clone(), String::new()];
+    /// Counts a call. If its run, its principal, its tenant or the daemon has as many already, returns that scope and its bound.
+    fn enter(
+        self: &Arc<Self>,
+        caller: &Caller,
+        tenant: &str,
+        [run, principal, daemon]: [u32; 3],
+    ) -> Result<Queued, (&'static str, u32)> {
+        let names = [caller.run_id.clone(), caller.principal.clone(), tenant.to_owned(), String::new()];
         let mut counts = self.0.lock();
+        let of_all = counts[3].get("").copied().unwrap_or_default();
+        // A line that is full is named before the tenant's part of it.
+        let of_tenant = if of_all < daemon { tenant_may_wait(daemon, of_all) } else { u32::MAX };
+        let most = [run, principal, of_tenant, daemon];
         for ((scope, most), (counts, name)) in SCOPES.into_iter().zip(most).zip(counts.iter().zip(&names)) {
             if counts.get(name).copied().unwrap_or_default() >= most {
                 return Err((scope, most));
@@ -72,14 +82,21 @@ impl Limits {
             Refusal::new(Reason::PermissionDenied, message).with("rule", "profile")
         })?;
         let (_, whole) = self.reservations.of_all();
-        self.beside.enter(caller, [caps.waiting, caps.principal, whole.waiting]).map_err(|(scope, most)| {
+        let tenant = policy.tenants().of(&caller.principal).tenant;
+        let bounds = [caps.waiting, caps.principal, whole.waiting];
+        self.beside.enter(caller, tenant, bounds).map_err(|(scope, most)| {
             let rule = match scope {
                 "run" => format!("profile {profile}: concurrency.waiting"),
                 "principal" => format!("profile {profile}: concurrency.principal"),
                 _ => "limits.calls_waiting".to_owned(),
             };
-            let message =
-                format!("{most} calls of this {scope} already wait for a reviewer, which is the limit");
+            let message = match scope {
+                "tenant" => {
+                    "calls of this tenant that wait for a reviewer leave no place but those for other tenants"
+                        .to_owned()
+                }
+                _ => format!("{most} calls of this {scope} already wait for a reviewer, which is the limit"),
+            };
             Refusal::new(Reason::Overloaded, message).with("rule", rule).with("limit", most.to_string())
         })
     }
@@ -105,7 +122,7 @@ mod tests {
     #[test]
     fn waiting_calls_are_bounded_and_uncounted_at_their_end() {
         let waiting = Arc::new(Waiting::default());
-        let enter = |run, principal| waiting.enter(&caller(run, principal), [2, 3, 4]);
+        let enter = |run, principal| waiting.enter(&caller(run, principal), principal, [2, 3, 8]);
         let first = enter("a", "p").unwrap();
         let second = enter("a", "p").unwrap();
         assert_eq!(enter("a", "p").unwrap_err(), ("run", 2));
@@ -113,11 +130,24 @@ mod tests {
         assert_eq!(enter("b", "p").unwrap_err(), ("principal", 3));
         let other = enter("a", "q").unwrap_err();
         assert_eq!(other, ("run", 2), "a refused call is counted nowhere");
-        let fourth = enter("c", "q").unwrap();
-        assert_eq!(enter("d", "r").unwrap_err(), ("daemon", 4));
         drop(first);
         let again = enter("a", "p").unwrap();
-        drop((again, second, third, fourth));
+        drop((again, second, third));
+        assert!(waiting.0.lock().iter().all(std::collections::HashMap::is_empty));
+    }
+
+    #[test]
+    fn a_tenant_of_many_principals_leaves_places_for_others() {
+        let waiting = Arc::new(Waiting::default());
+        let enter = |tenant: &str, number: u32| {
+            let caller = caller(&format!("{tenant}-{number}"), &format!("uid:{tenant}-{number}"));
+            waiting.enter(&caller, tenant, [9, 9, 4])
+        };
+        let held = [enter("big", 1).unwrap(), enter("big", 2).unwrap()];
+        assert_eq!(enter("big", 3).unwrap_err(), ("tenant", 2));
+        let (other, modest) = (enter("other", 1).unwrap(), enter("modest", 1).unwrap());
+        assert_eq!(enter("late", 1).unwrap_err(), ("daemon", 4));
+        drop((held, other, modest));
         assert!(waiting.0.lock().iter().all(std::collections::HashMap::is_empty));
     }
 }

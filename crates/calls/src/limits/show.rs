@@ -106,7 +106,7 @@ pub async fn throttle_agent(
         return Err(Refusal::invalid("agent_id", "is missing"));
     }
     identity::check_client_name("agent_id", &agent_id)?;
-    identity::check_client_name("principal", &of)?;
+    identity::check_principal_name("principal", &of)?;
     if reason.chars().count() > MAX_REASON {
         return Err(Refusal::invalid("reason", format!("must be at most {MAX_REASON} characters")));
     }

@@ -85,7 +85,7 @@ pub fn show_tenants(
 
 /// Returns the principal whose tenant is shown; `None` for all tenants.
 fn whose<'a>(principal: &'a Principal, asked: &'a str) -> Result<Option<&'a str>, Refusal> {
-    identity::check_client_name("principal", asked)?;
+    identity::check_principal_name("principal", asked)?;
     let sees_all = principal.roles.has_any(&[Role::Operator, Role::Auditor]);
     match asked {
         "" if sees_all => Ok(None),

@@ -48,8 +48,12 @@ impl Tail {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let filter = self.filter.resolve(&client).await?;
-        let mut request =
-            StreamEventsRequest { after_sequence: self.after, filter: Some(filter), follow: self.follow };
+        let mut request = StreamEventsRequest {
+            after_sequence: self.after,
+            filter: Some(filter),
+            follow: self.follow,
+            newest_only: false,
+        };
         if let Some(last) = self.last {
             let written = StreamEventsRequest { follow: false, ..request.clone() };
             let written = client.audit().stream_events(written).await?.into_inner();

@@ -12,7 +12,7 @@ use tokio_stream::StreamExt as _;
 use wire::v1::create_backup_response::Event;
 use wire::v1::{BackupMade, CreateBackupRequest};
 
-use super::{LEFT_BEHIND, check};
+use super::{LEFT_BEHIND, check, interruptible};
 use crate::client::{Client, Context};
 use crate::failure::{Ended, Failure};
 use crate::quantity::{bytes, count};
@@ -39,7 +39,7 @@ impl Create {
         let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&self.file);
         let file =
             file.map_err(|error| Failure::failed(format!("cannot create {}: {error}", self.file.display())))?;
-        let made = self.make(&client, file).await;
+        let made = interruptible(self.make(&client, file)).await;
         if made.is_err() {
             // A backup that is not whole is worse than none. The first error is reported.
             let _ = std::fs::remove_file(&self.file);
@@ -60,7 +60,7 @@ impl Create {
         let disk = file.try_clone()?;
         let made = receive(client, Out::new(file, self.key_file.as_deref())?).await?;
         disk.sync_all()?;
-        let checked = check(&self.file, self.key_file.as_deref())?;
+        let checked = check(&self.file, self.key_file.as_deref()).await?;
         if checked.head.backup_id != made.backup_id {
             return Err(Failure::failed(
                 "the file is not the backup that the daemon sent: another program wrote it",

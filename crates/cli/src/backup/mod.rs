@@ -6,7 +6,8 @@ mod verify;
 
 use std::path::Path;
 
-use ::backup::Checked;
+use ::backup::{Checked, Unpacked};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 
@@ -20,15 +21,27 @@ crate::verbs::verbs! {
 const LEFT_BEHIND: &str = "not in it: containers, workspaces, bases, checkpoints, mirrors, output of commands and recordings. Runs that \
                            were alive end when it is restored. The configuration and the policy are files of their own";
 
-/// Verifies a backup on the disk. Its log is unpacked beside it meanwhile.
-fn check(file: &Path, key_file: Option<&Path>) -> Result<Checked, Failure> {
-    let unusable = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", file.display()));
-    let archive = ::backup::open(file, key_file).map_err(|error| unusable(&error))?;
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let place = tempfile::tempdir_in(parent).map_err(|error| {
-        Failure::failed(format!("cannot unpack the log beside {}: {error}", file.display()))
-    })?;
-    ::backup::check(archive, place.path()).map_err(|error| unusable(&chain(&error)))
+/// Verifies a backup on the disk. Its log is unpacked beside it meanwhile, and is removed also if the future is dropped.
+async fn check(file: &Path, key_file: Option<&Path>) -> Result<Checked, Failure> {
+    let name = file.display();
+    let place = Unpacked::beside(file)
+        .map_err(|error| Failure::failed(format!("cannot unpack the log beside {name}: {error}")))?;
+    let checked = tokio::task::spawn_blocking(place.verify(file, key_file)).await;
+    let checked = checked.map_err(|error| Failure::failed(error.to_string()))?;
+    checked.map_err(|error| Failure::failed(format!("{name}: {}", chain(&error))))
+}
+
+/// Does the work, or drops it at Ctrl-C, SIGTERM or the end of the terminal, so that it removes its files.
+async fn interruptible<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let [mut interrupt, mut terminate, mut hangup] =
+        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
+    let number = tokio::select! {
+        done = work => return done,
+        _ = interrupt.recv() => 2,
+        _ = terminate.recv() => 15,
+        _ = hangup.recv() => 1,
+    };
+    Err(tryout::Failure::Interrupted(number).into())
 }
 
 /// Returns an error with its causes.
@@ -41,4 +54,25 @@ fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::exit::Exit;
+
+    #[tokio::test]
+    async fn a_signal_drops_the_work_and_with_it_its_files() {
+        let held = Arc::new(());
+        let work = async {
+            let _files = held.clone();
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
+            std::future::pending().await
+        };
+        let failure = interruptible::<()>(work).await.unwrap_err();
+        assert_eq!((failure.exit(), Arc::strong_count(&held)), (Exit::Command(143), 1));
+        assert!(matches!(interruptible(async { Ok(7) }).await, Ok(7)));
+    }
 }

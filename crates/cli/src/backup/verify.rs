@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::check;
+use super::{check, interruptible};
 use crate::client::Context;
 use crate::failure::Ended;
 use crate::time;
@@ -25,9 +25,8 @@ pub(crate) struct Verify {
 }
 
 impl Verify {
-    #[allow(clippy::unused_async)] // as every verb
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let checked = check(&self.file, self.key_file.as_deref())?;
+        let checked = interruptible(check(&self.file, self.key_file.as_deref())).await?;
         let answer = json!({
             "backupId": checked.head.backup_id,
             "madeAt": time::moment_of_millis(checked.head.made_at_ms),

@@ -90,6 +90,9 @@ fn render_connection(connection: &Connection, page: &mut Output) {
     if !connection.scheme.is_empty() {
         page.own(" ").word(&connection.scheme);
     }
+    if !connection.companion.is_empty() {
+        page.own(" from ").word(&connection.companion);
+    }
     if connection.phase() == Phase::Ended {
         let moved = format!(
             "{} out, {} in",
@@ -136,6 +139,9 @@ fn render_refused(refused: &RefusedHost, page: &mut Output) {
     };
     page.word(&time::moment(refused.last_at.as_ref())).own(" ").styled(Style::Red, "refused").own(" ");
     page.word(&host);
+    if !refused.companion.is_empty() {
+        page.own(" from ").word(&refused.companion);
+    }
     if refused.count > 1 {
         page.own(", ").word(&format!("{} times", refused.count));
     }
@@ -164,6 +170,7 @@ mod tests {
             requests: vec![HttpRequest { method: "GET".into(), path: "/a".into(), status: 200, number: 1 }],
             opened_at: Some(wire::Timestamp::default()),
             duration: Some(wire::duration(std::time::Duration::from_secs(2))),
+            companion: "db".into(),
             ..Default::default()
         };
         let refused = RefusedHost {
@@ -171,6 +178,7 @@ mod tests {
             rule: "egress: unknown name".into(),
             reason: "no rule has this name".into(),
             count: 3,
+            companion: "db".into(),
             last_at: Some(wire::Timestamp::default()),
             ..Default::default()
         };
@@ -180,8 +188,8 @@ mod tests {
         }
         assert_eq!(
             page.as_str(),
-            "1970-01-01T00:00:00.000Z closed files.example.org:8080 HTTP 100 B out, 2.0 KiB in, 2.0 s, GET /a 200 (egress rule 1: files.example.org)\n\
-             1970-01-01T00:00:00.000Z refused other.example.org, 3 times: no rule has this name (egress: unknown name)\n"
+            "1970-01-01T00:00:00.000Z closed files.example.org:8080 HTTP from db 100 B out, 2.0 KiB in, 2.0 s, GET /a 200 (egress rule 1: files.example.org)\n\
+             1970-01-01T00:00:00.000Z refused other.example.org from db, 3 times: no rule has this name (egress: unknown name)\n"
         );
     }
 

@@ -104,7 +104,9 @@ fn companion(status: &CompanionStatus) -> String {
     let ports: Vec<String> = status.ports.iter().map(u32::to_string).collect();
     let ports = if ports.is_empty() { "no port".to_owned() } else { format!("port {}", ports.join(" ")) };
     let address = if status.address.is_empty() { String::new() } else { format!(" at {}", status.address) };
-    format!("{state}{ports}{address}, {}", status.image)
+    let words: Vec<&str> = status.egress.lines().collect();
+    let reaches = if words.is_empty() { String::new() } else { format!("; {}", words.join(" ")) };
+    format!("{state}{ports}{address}, {}{reaches}", status.image)
 }
 
 /// Describes when the run ended, and why if it was not stopped by a request.

@@ -7,13 +7,11 @@ use std::time::Duration;
 
 use runs::Runs;
 use runs::record::State;
-use take_over::{Door, Heir, Listeners, Terms};
+use take_over::{Door, Heir, Listeners, StopSignals, Terms};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::Ended;
 use super::parts::Parts;
-use super::stop_signals::StopSignals;
 use crate::hand_over::formats;
 
 /// Time that calls and launches under way have to finish. A longer call ends as interrupted, and a launch is repeated by its request.
@@ -85,14 +83,15 @@ fn ends(parts: &Parts) -> impl Fn() -> Vec<String> + Send + 'static {
 
 /// Accepts no further connection, and waits until the calls under way have finished. All runs are left to the successor.
 ///
-/// A signal during that time stops the daemon as always, and the successor is refused.
+/// A signal during that time stops the daemon as always, and the successor is refused. After that time the runs are the successor's, so a
+/// signal stops whichever of the two is the daemon in the end.
 pub(super) async fn drain(
     heir: Heir,
     closing: &CancellationToken,
     listeners: &Listeners,
     parts: &Parts,
     stops: &mut StopSignals,
-) -> Ended {
+) -> Option<Heir> {
     tracing::info!("another process takes over: no new connections");
     listeners.leave(true);
     closing.cancel();
@@ -106,17 +105,14 @@ pub(super) async fn drain(
     tokio::select! {
         _ = tokio::time::timeout(FINISH, finished) => {
             parts.life.on_stop.hand_over();
-            Ended::HandsOver(heir)
+            Some(heir)
         }
-        () = stops.next() => refuse(&heir, listeners),
+        () = stops.next() => {
+            tracing::info!("the daemon was told to stop: no other process takes over");
+            listeners.leave(false);
+            listeners.close();
+            heir.refuse("the daemon was told to stop");
+            None
+        }
     }
-}
-
-/// Refuses the successor of a daemon that was told to stop.
-pub(super) fn refuse(heir: &Heir, listeners: &Listeners) -> Ended {
-    tracing::info!("the daemon was told to stop: no other process takes over");
-    listeners.leave(false);
-    listeners.close();
-    heir.refuse("the daemon was told to stop");
-    Ended::Stopped
 }

@@ -12,7 +12,6 @@ mod parts;
 mod recovered;
 mod services;
 mod serving;
-mod stop_signals;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use daemon_log::{Log, REPORT};
 use refusal::chain;
 use service_manager::ServiceManager;
 use store::StoreError;
-use take_over::Heir;
+use take_over::{Heir, StopSignals};
 use tokio::signal::unix::Signal;
 
 use self::opened::Opened;
@@ -32,8 +31,8 @@ use crate::startup::Prepared;
 /// The end of a daemon. It has stopped in order in both cases.
 pub(crate) enum Ended {
     Stopped,
-    /// Another process waits to be the daemon, and all runs are left to it.
-    HandsOver(Heir),
+    /// Another process waits to be the daemon, and all runs are left to it. A request to stop may have come since.
+    HandsOver(Heir, StopSignals),
 }
 
 /// Things of the process that a daemon has from its first moment.
@@ -42,6 +41,10 @@ pub(crate) struct Process {
     pub(crate) manager: Arc<ServiceManager>,
     /// Requests to reload since the configuration was read.
     pub(crate) hangups: Signal,
+    /// Requests to stop since the beginning, for a daemon that goes on after a hand-over that failed.
+    ///
+    /// Another daemon may be ended during its start.
+    pub(crate) stops: Option<StopSignals>,
 }
 
 /// Runs the daemon until it receives SIGTERM or SIGINT, or until another process takes over. `file` is its configuration.
@@ -52,7 +55,7 @@ pub(crate) async fn run(
     process: Process,
     beginning: &mut Beginning,
 ) -> anyhow::Result<Ended> {
-    let Process { log, manager, hangups } = process;
+    let Process { log, manager, hangups, stops } = process;
     let lively = manager.clone();
     tokio::spawn(async move { lively.keep_alive().await });
     let reported = log.clone();
@@ -64,7 +67,8 @@ pub(crate) async fn run(
     });
     let opened = Opened::open(config, prepared, beginning.policy.take()).await?;
     let recovered = Box::pin(opened.recover(|| beginning.may_lose_runs())).await?;
-    let mut serving = recovered.serve(workers, file, (&log, &manager), &beginning.listeners).await?;
+    let own = (&log, &manager, stops);
+    let mut serving = recovered.serve(workers, file, own, &beginning.listeners).await?;
     let heirs = serving.open_to_heirs(file, &beginning.listeners);
     let follows = beginning.follows();
     beginning.is_ready();

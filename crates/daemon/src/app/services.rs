@@ -99,7 +99,7 @@ pub(super) fn services(
             tasks: tasks(),
         },
         passkey: rpc::passkey::Service { passkeys, approvals: approval.clone(), tasks: tasks() },
-        push: rpc::push::Service { push, tasks: tasks() },
+        push: rpc::push::Service { push, audit: audit(), tasks: tasks() },
         approval,
         audit: rpc::audit::Service {
             audit: audit(),

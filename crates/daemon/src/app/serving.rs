@@ -24,7 +24,7 @@ use serde_json::json;
 use service_manager::ServiceManager;
 use store::StateDisk;
 use store::spool::Spool;
-use take_over::Listeners;
+use take_over::{Listeners, StopSignals};
 use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,6 @@ use super::hand_over::{self, Heirs};
 use super::parts::Parts;
 use super::recovered::Recovered;
 use super::services::{services, tools};
-use super::stop_signals::StopSignals;
 use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp, Text};
 use crate::policy::{Loader, Sources};
 use crate::recovery::RecoveryCursor;
@@ -81,11 +80,11 @@ impl Recovered {
         self,
         workers: usize,
         file: &Path,
-        (own_log, manager): (&Arc<Log>, &Arc<ServiceManager>),
+        (own_log, manager, stops): (&Arc<Log>, &Arc<ServiceManager>, Option<StopSignals>),
         listeners: &Listeners,
     ) -> anyhow::Result<Serving> {
         // Clients can connect before the start is over, and may stop the daemon at once.
-        let stops = StopSignals::new()?;
+        let stops = stops.map_or_else(StopSignals::new, Ok)?;
         let Self { config, state, parts, calls, grants, alerts, detection, cursor, .. } = self;
         let (executions, exporter, log, disk) = (self.executions, self.exporter, self.log, self.disk);
         let socket = Socket::bind(
@@ -217,15 +216,15 @@ impl Serving {
             () = wait_for_stop(&reloader, hangups, &mut stops) => None,
             heir = heirs.next() => Some(heir),
         };
-        let ended = match heir {
+        let heir = match heir {
             None => {
                 listeners.close();
-                Ended::Stopped
+                None
             }
             Some(heir) => hand_over::drain(heir, &closing, listeners, &parts, &mut stops).await,
         };
         // For the service manager a hand-over is no stop of the service.
-        if matches!(ended, Ended::Stopped) {
+        if heir.is_none() {
             manager.stopping("stopping: no new calls");
         }
         stop_in_time(&parts, &cursor).await;
@@ -244,15 +243,11 @@ impl Serving {
         let _ = tokio::time::timeout(patience, joined).await;
         let _ = tokio::time::timeout(GOODBYE, async { tokio::join!(self.executions, self.hooks) }).await;
         tracing::info!("stopped");
-        if matches!(ended, Ended::HandsOver(_)) {
+        if heir.is_some() {
             keep(self.state_dir, in_force).await;
         }
         drop(self.state);
-        Ok(match ended {
-            // Without this, another process would go on as the daemon that was told to stop.
-            Ended::HandsOver(heir) if stops.came().await => hand_over::refuse(&heir, listeners),
-            ended => ended,
-        })
+        Ok(heir.map_or(Ended::Stopped, |heir| Ended::HandsOver(heir, stops)))
     }
 }
 

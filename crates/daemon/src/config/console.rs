@@ -31,6 +31,11 @@ impl Listen {
         !self.address.ip().is_loopback()
     }
 
+    /// Returns true if passkeys can be registered in it. They belong to a name, which an address is not.
+    pub(crate) fn takes_passkeys(&self) -> bool {
+        self.origin.as_ref().is_none_or(|origin| origin.passkey_domain().is_some())
+    }
+
     /// Returns the section in the form of the configuration file.
     pub(super) fn shown(&self) -> Value {
         let mut shown = json!({ "listen": self.address.to_string() });
@@ -83,7 +88,35 @@ fn secret(at: &At<'_>) -> Option<(PathBuf, String)> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use policy::Policy;
+
     use super::super::testing::{keys, parse};
+
+    #[test]
+    fn signed_consent_needs_a_console_with_a_name() {
+        let policy = |passkey: &str| {
+            let text = format!(
+                "profiles: {{p: {{operations: {{}}, approvals: {{passkey: {passkey}}}}}}}\nroles: {{r: {{allow: \"*\"}}}}\n"
+            );
+            Policy::from_files([("p.yaml", text)]).unwrap()
+        };
+        for (console, takes) in [
+            ("{}", false),
+            ("console: {}", true),
+            ("console: { origin: 'https://console.example.org' }", true),
+            ("console: { origin: 'https://192.0.2.7:7465' }", false),
+            ("console: { origin: 'https://[2001:db8::7]' }", false),
+        ] {
+            let config = parse(console).unwrap();
+            assert_eq!(config.takes_passkeys(), takes, "{console}");
+            for (passkey, needs) in [("never", false), ("critical", true), ("required", true)] {
+                let checked = policy(passkey).check_passkeys(takes);
+                assert_eq!(checked.is_err(), needs && !takes, "{console} {passkey} {checked:?}");
+            }
+        }
+        let told = policy("high").check_passkeys(false).unwrap_err();
+        assert!(told.starts_with("profiles.p.approvals.passkey: needs a console"), "{told}");
+    }
 
     #[test]
     fn the_console_is_off_by_default_and_listens_on_loopback() {

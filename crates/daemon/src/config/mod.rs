@@ -181,6 +181,11 @@ impl Config {
         webhooks.map_err(|error| anyhow::anyhow!("alerts.webhooks: {error}"))
     }
 
+    /// Returns true if reviewers can register passkeys.
+    pub(crate) fn takes_passkeys(&self) -> bool {
+        self.console.as_ref().is_some_and(ConsoleListen::takes_passkeys)
+    }
+
     /// Returns the settings for writing and signing the audit log.
     ///
     /// The key is outside the log's directory, so that a copy of the log contains no copy of the key.

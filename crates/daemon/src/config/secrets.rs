@@ -133,10 +133,14 @@ pub(crate) fn check(known: &BTreeSet<SecretName>, policy: &Policy) -> Result<(),
     let mut missing = Vec::new();
     for name in policy.profile_names() {
         let Some(profile) = policy.profile(name) else { continue };
-        for secret in Narrowed::new(profile.egress.clone()).secrets() {
+        let of_companions = profile.companions.egress.values().map(|rules| ("companions.egress", rules));
+        let all = std::iter::once(("egress", &profile.egress)).chain(of_companions);
+        for (place, secret) in all.flat_map(|(place, rules)| {
+            Narrowed::new(rules.clone()).secrets().into_iter().map(move |secret| (place, secret))
+        }) {
             if !known.contains(&secret) {
                 missing.push(format!(
-                    "profiles.{name}.egress: needs the secret {secret}: add it to `secrets` of the configuration"
+                    "profiles.{name}.{place}: needs the secret {secret}: add it to `secrets` of the configuration"
                 ));
             }
         }

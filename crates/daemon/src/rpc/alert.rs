@@ -8,7 +8,6 @@ use anomaly::alert::{Alert, DeliveryState, ImposedState, Measure, Whom};
 use audit_service::AuditLog;
 use futures_util::{Stream, StreamExt as _, stream};
 use identity::{AlertId, Principal, Role, RunId};
-use operations::Reason;
 use policy::{AnomalyRule, Severity};
 use refusal::Refusal;
 use runs::Runs;
@@ -48,7 +47,7 @@ impl Service {
 
     fn get(&self, principal: &Principal, id: &str) -> Result<v1::Alert, Refusal> {
         let alert = self.alerts.get(AlertId::parse(id)?).filter(|alert| self.sees(principal, alert));
-        let none = || Refusal::new(Reason::NotFound, "there is no such alert").with("resource", "alert");
+        let none = || Refusal::absent("alert", id, "there is no such alert");
         alert.map(|alert| to_wire(&alert, principal)).ok_or_else(none)
     }
 

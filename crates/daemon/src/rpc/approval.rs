@@ -8,7 +8,7 @@ use calls::Approvals;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::{Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, Gateway, Remember};
 use identity::{Principal, RunId};
-use operations::{FileState, Reason};
+use operations::FileState;
 use passkeys::Passkeys;
 use policy::Form;
 use redact::Redactor;
@@ -50,8 +50,8 @@ fn sees_run(service: &Service, principal: &Principal, run_id: &str) -> bool {
     run.is_ok_and(|run| run.is_seen_by(principal))
 }
 
-pub(super) fn no_such_approval() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such approval").with("resource", "approval")
+pub(super) fn no_such_approval(id: &str) -> Refusal {
+    Refusal::absent("approval", id, "there is no such approval")
 }
 
 #[tonic::async_trait]
@@ -78,9 +78,9 @@ impl ApprovalService for Service {
         request: Request<v1::GetApprovalRequest>,
     ) -> Result<Response<v1::GetApprovalResponse>, Status> {
         let principal = principal(&request)?;
-        let approval = self.gateway.approval(&request.get_ref().approval_id);
-        let approval =
-            approval.filter(|approval| sees(self, &principal, approval)).ok_or_else(no_such_approval)?;
+        let id = &request.get_ref().approval_id;
+        let approval = self.gateway.approval(id).filter(|approval| sees(self, &principal, approval));
+        let approval = approval.ok_or_else(|| no_such_approval(id))?;
         Ok(Response::new(v1::GetApprovalResponse {
             approval: Some(to_wire(&approval, self.audit.redactor())),
         }))
@@ -100,10 +100,10 @@ impl ApprovalService for Service {
         };
         let asked = self.gateway.approval(&request.approval_id);
         if principal.scope.is_some() && !asked.as_ref().is_some_and(|asked| sees(self, &principal, asked)) {
-            return Err(no_such_approval().into());
+            return Err(no_such_approval(&request.approval_id).into());
         }
         if let Some(proof) = request.proof {
-            let asked = asked.ok_or_else(no_such_approval)?;
+            let asked = asked.ok_or_else(|| no_such_approval(&request.approval_id))?;
             let draft = draft(&asked, ballot.choice, &ballot.comment, &ballot.remember);
             let signed = assertion(proof);
             let verified = self.passkeys.verify_consent(&principal.name, &draft, &signed).await?;

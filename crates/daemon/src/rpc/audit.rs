@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use audit::{Checkpoint, Integrity, Record};
-use audit_service::{AuditLog, Bound, Filter, Follow, Index, IndexState, Line, Query};
+use audit_service::{AuditLog, Bound, Filter, Index, IndexState, Line, Query};
 use bundles::{Bundles, Wanted};
-use futures_util::{Stream, StreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use prost::Message as _;
 use refusal::Refusal;
 use tokio_stream::wrappers::ReceiverStream;
@@ -39,31 +39,13 @@ impl AuditService for Service {
         &self,
         request: Request<v1::StreamEventsRequest>,
     ) -> Result<Response<Self::StreamEventsStream>, Status> {
-        let v1::StreamEventsRequest { after_sequence, filter, follow } = request.into_inner();
+        let v1::StreamEventsRequest { after_sequence, filter, follow, newest_only } = request.into_inner();
         let filter = Filter::from_wire(filter.unwrap_or_default())?;
         self.audit.settle().await;
         let follow = self.audit.read_after(after_sequence, follow);
-        let batches = stream::unfold(Some(follow), |follow: Option<Follow>| async move {
-            let mut follow = follow?;
-            match follow.next().await {
-                Ok(Some(lines)) => Some((Ok(lines), Some(follow))),
-                Ok(None) => None,
-                Err(refusal) => Some((Err(Status::from(refusal)), None)),
-            }
-        });
-        let events = batches.flat_map(move |batch| {
-            let answers: Vec<_> = match batch {
-                Ok(lines) => lines
-                    .into_iter()
-                    .filter(|line| filter.matches(&line.record, &line.text))
-                    .map(|line| {
-                        Ok(v1::StreamEventsResponse { event: Some(to_wire(Arc::unwrap_or_clone(line))) })
-                    })
-                    .collect(),
-                Err(status) => vec![Err(status)],
-            };
-            stream::iter(answers)
-        });
+        let lines = if newest_only { follow.newest_of(filter) } else { follow.all_of(filter) };
+        let response = |line: Arc<Line>| v1::StreamEventsResponse { event: Some(to_wire(&line)) };
+        let events = lines.map_ok(response).map_err(Status::from);
         let stop = self.stop.clone();
         Ok(Response::new(Box::pin(events.take_until(stop.cancelled_owned()))))
     }
@@ -84,7 +66,7 @@ impl AuditService for Service {
         let head_sequence = self.index.head();
         let page = self.index.query(query).await?;
         portion::answer(v1::QueryEventsResponse {
-            events: page.lines.into_iter().map(to_wire).collect(),
+            events: page.lines.iter().map(to_wire).collect(),
             next_page_token: page.next.map(|next| bound.token(next)).unwrap_or_default(),
             indexed_through: page.through,
             head_sequence,
@@ -201,18 +183,20 @@ fn signed((checkpoint, key): (Checkpoint, String)) -> v1::Checkpoint {
     v1::Checkpoint { size, root: root.to_string(), note, verifier_key: key }
 }
 
-fn to_wire(line: Line) -> v1::AuditEvent {
-    let Record { sequence, time, previous, hash, event, .. } = line.record;
+/// Converts a record that others read as well, without a copy of its input and details, which its line has.
+fn to_wire(line: &Line) -> v1::AuditEvent {
+    let Record { sequence, time, previous, hash, event, .. } = &line.record;
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
     v1::AuditEvent {
-        sequence,
+        sequence: *sequence,
         time: Some(time.to_wire()),
         kind: event.kind.as_str().to_owned(),
-        run_id: event.run_id.unwrap_or_default(),
-        call_id: event.call_id.unwrap_or_default(),
-        principal: event.principal.unwrap_or_default(),
-        agent_id: event.agent_id.unwrap_or_default(),
-        operation: event.operation.unwrap_or_default(),
-        record_json: line.text,
+        run_id: text(&event.run_id),
+        call_id: text(&event.call_id),
+        principal: text(&event.principal),
+        agent_id: text(&event.agent_id),
+        operation: text(&event.operation),
+        record_json: line.text.clone(),
         previous_hash: previous.to_string(),
         hash: hash.to_string(),
     }

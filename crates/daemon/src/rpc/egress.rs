@@ -161,6 +161,7 @@ fn connection_to_wire(connection: Connection) -> v1::Connection {
         injected: connection.injected,
         upstream: connection.upstream,
         usage: connection.usage.into_iter().map(tokens_to_wire).collect(),
+        companion: connection.companion,
     }
 }
 
@@ -184,5 +185,6 @@ fn refused_to_wire(refused: Refused) -> v1::RefusedHost {
         reason: refused.why,
         count: refused.count,
         last_at: Some(refused.last_at.to_wire()),
+        companion: refused.companion,
     }
 }

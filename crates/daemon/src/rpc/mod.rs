@@ -257,7 +257,7 @@ async fn try_serve(
     reporter.set_service_status(LIVENESS, ServingStatus::Serving).await;
     let now = *seen.borrow_and_update();
     say_health(&reporter, now).await;
-    let stopped = closing.clone().cancelled_owned();
+    // Ends after `closing`. The clients of connections that are there by then are told to connect anew.
     let incoming = listener::incoming(socket, tcp, closing);
     tokio::spawn(async move {
         while let Some(Ok(())) = stop.run_until_cancelled(seen.changed()).await {
@@ -278,7 +278,7 @@ async fn try_serve(
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)))
         .add_routes(routes)
-        .serve_with_incoming_shutdown(incoming, stopped)
+        .serve_with_incoming_shutdown(incoming, std::future::pending())
         .await?;
     Ok(())
 }

@@ -91,7 +91,7 @@ impl PasskeyService for Service {
         let approval = self.approvals.gateway.approval(&request.approval_id);
         let approval = approval
             .filter(|approval| sees(&self.approvals, &principal, approval))
-            .ok_or_else(no_such_approval)?;
+            .ok_or_else(|| no_such_approval(&request.approval_id))?;
         let draft = draft(&approval, choice, &request.comment, &remember);
         let asked = self.passkeys.begin_consent(&principal.name, &draft)?;
         Ok(Response::new(v1::BeginConsentResponse {

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use audit::{Event, Kind};
+use audit_service::AuditLog;
 use notices::{Push, Subscription, Wanted};
 use operations::Reason;
 use refusal::Refusal;
+use serde_json::json;
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 use wire::v1;
@@ -15,6 +18,7 @@ use super::principal;
 pub(crate) struct Service {
     /// `None` if the configuration has no `push`.
     pub(crate) push: Option<Arc<Push>>,
+    pub(crate) audit: Arc<AuditLog>,
     /// Runs changes to their end even if the client leaves.
     pub(crate) tasks: TaskTracker,
 }
@@ -47,7 +51,18 @@ impl PushService for Service {
         let (push, principal) = (self.push()?, principal(&request)?);
         let v1::SubscribeRequest { name, endpoint, p256dh, auth } = request.into_inner();
         let wanted = Wanted { name, endpoint, p256dh, auth };
-        let made = self.tasks.spawn(async move { push.subscribe(&principal.name, wanted).await }).await;
+        let audit = self.audit.clone();
+        let made = self.tasks.spawn(async move {
+            let made = push.subscribe(&principal.name, wanted).await?;
+            let recorded = audit.record(event(&principal.name, &made, "subscribed")).await;
+            if let Err(unavailable) = recorded {
+                // Its notices have links that open approvals as this principal.
+                let _ = push.unsubscribe(&principal.name, &made.id).await;
+                return Err(Refusal::from(unavailable));
+            }
+            Ok(made)
+        });
+        let made = made.await;
         let made = made.map_err(|error| Refusal::internal("subscribing", &error))??;
         Ok(Response::new(v1::SubscribeResponse { subscription: Some(to_wire(made)) }))
     }
@@ -68,10 +83,26 @@ impl PushService for Service {
     ) -> Result<Response<v1::UnsubscribeResponse>, Status> {
         let (push, principal) = (self.push()?, principal(&request)?);
         let id = request.into_inner().subscription_id;
-        let ended = self.tasks.spawn(async move { push.unsubscribe(&principal.name, &id).await }).await;
+        let audit = self.audit.clone();
+        let ended = self.tasks.spawn(async move {
+            let before = push.list(&principal.name).into_iter().find(|it| it.id == id);
+            push.unsubscribe(&principal.name, &id).await?;
+            if let Some(before) = before {
+                // It has ended, whatever the log is like.
+                let _ = audit.record(event(&principal.name, &before, "ended")).await;
+            }
+            Ok::<_, Refusal>(())
+        });
+        let ended = ended.await;
         ended.map_err(|error| Refusal::internal("ending the subscription", &error))??;
         Ok(Response::new(v1::UnsubscribeResponse {}))
     }
+}
+
+/// Returns the record of a change of a subscription.
+fn event(principal: &str, it: &Subscription, state: &str) -> Event {
+    let details = json!({ "state": state, "subscription_id": it.id, "name": it.name, "host": it.host });
+    Event::new(Kind::PushSubscription).principal(principal).details(details)
 }
 
 fn to_wire(it: Subscription) -> v1::Subscription {

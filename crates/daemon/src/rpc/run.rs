@@ -124,7 +124,7 @@ impl Service {
     /// Returns a run with its disk usage.
     fn shown(&self, record: &Record) -> v1::Run {
         let living = self.runs.living_run(record.id);
-        let left = || self.runs.launcher.projects.left_of(record.id);
+        let left = || self.runs.launcher.projects.left.of(record.id);
         let disk = living.map_or_else(|_| left(), |run| run.disk.to_wire());
         v1::Run { disk, ..record.to_wire() }
     }
@@ -139,6 +139,8 @@ impl Service {
             let of_run = living.as_ref().and_then(|run| run.egress());
             let address = of_run.and_then(|egress| egress.address_of(&companion.name));
             companion.address = address.map(|address| address.to_string()).unwrap_or_default();
+            let own = living.as_ref().and_then(|run| run.egress_beside(&companion.name));
+            companion.egress = own.map(|egress| egress.rules().words()).unwrap_or_default();
         }
         let left = living.and_then(|run| run.lease_left());
         let lease_ends_at = left.map(|left| Timestamp::now().after(left).to_wire());

@@ -104,6 +104,7 @@ fn kind(reason: Reason) -> &'static str {
         | Reason::DaemonStopping
         | Reason::PreconditionFailed
         | Reason::AlreadyExists
+        | Reason::WrongNode
         | Reason::ImageUnusable
         | Reason::Cancelled
         | Reason::RunNotReady

@@ -354,6 +354,7 @@ fn every_reason_has_a_code() {
             "E_INVALID_FRONTMATTER",
             "E_SCHEMA_VALIDATION",
             "ENOENT",
+            "E_WRONG_NODE",
             "E_PRECONDITION_FAILED",
             "E_IMAGE_MISSING",
             "E_IMAGE_NOT_ALLOWED",

@@ -15,8 +15,8 @@ use policy::{DecisionTime, Policy};
 
 /// Most open approvals of one run.
 pub(super) const MAX_OPEN_PER_RUN: usize = 64;
-/// Most open approvals in all.
-pub(super) const MAX_OPEN: usize = 1_000;
+/// Most open approvals in all. One tenant may have as many as all leave free, so half if it is alone.
+pub(super) const MAX_OPEN: usize = 2_000;
 /// Most settled approvals that are still listed.
 pub(super) const MAX_SETTLED: usize = 1_000;
 /// Most bytes of all settled approvals together.
@@ -46,6 +46,7 @@ impl Approvals {
         review: Review,
         time: DecisionTime,
         now: UnixMillis,
+        policy: &Policy,
     ) -> Result<Approval, Refusal> {
         let Review { approval_id, operation_json, preview, bound } = review;
         let approval = Approval {
@@ -87,12 +88,12 @@ impl Approvals {
             decided_at: None,
             comment: String::new(),
         };
-        self.insert(approval)
+        self.insert(approval, policy)
     }
 
     /// Takes in an approval that is not on record yet, if there is space for it.
-    pub(crate) fn insert(&mut self, approval: Approval) -> Result<Approval, Refusal> {
-        self.room_for(&approval)?;
+    pub(crate) fn insert(&mut self, approval: Approval, policy: &Policy) -> Result<Approval, Refusal> {
+        self.room_for(&approval, policy)?;
         self.unrecorded.insert(approval.approval_id.clone());
         self.all.insert(approval.approval_id.clone(), approval.clone());
         Ok(approval)
@@ -121,7 +122,8 @@ impl Approvals {
         })
     }
 
-    fn room_for(&self, new: &Approval) -> Result<(), Refusal> {
+    /// Returns a refusal if there is no space for `new`. No tenant has more open approvals than there is space left, so none takes it all.
+    fn room_for(&self, new: &Approval, policy: &Policy) -> Result<(), Refusal> {
         let bytes = new.operation_json.len() + new.preview.len();
         let refuse = |reason, message: String| {
             let policy_digest = new.policy_digest.clone();
@@ -139,7 +141,10 @@ impl Approvals {
                 format!("{bytes} bytes are too many for a reviewer; at most {MAX_REVIEW_BYTES} can be shown");
             return refuse(Reason::InvalidArgument, message);
         }
+        let tenant = |principal| policy.tenants().of(principal).tenant;
+        let own = tenant(&new.requested_by);
         let (mut of_run, mut open, mut open_bytes) = (0, 0, bytes);
+        let (mut of_tenant, mut tenant_bytes) = (0, 0);
         for approval in self.all.values().filter(|approval| approval.is_open()) {
             open += 1;
             open_bytes += approval.shown_bytes();
@@ -147,6 +152,10 @@ impl Approvals {
                 return refuse(Reason::AlreadyExists, "this call waits for an approval already".to_owned());
             }
             of_run += usize::from(approval.run_id == new.run_id);
+            if approval.requested_by == new.requested_by || tenant(&approval.requested_by) == own {
+                of_tenant += 1;
+                tenant_bytes += approval.shown_bytes();
+            }
         }
         if of_run >= MAX_OPEN_PER_RUN {
             return refuse(
@@ -154,7 +163,7 @@ impl Approvals {
                 format!("{MAX_OPEN_PER_RUN} calls of this run wait for approval already"),
             );
         }
-        if open >= MAX_OPEN || open_bytes > MAX_OPEN_BYTES {
+        if open + of_tenant >= MAX_OPEN || open_bytes + tenant_bytes > MAX_OPEN_BYTES {
             return refuse(Reason::Overloaded, "too many calls wait for approval; try again".to_owned());
         }
         Ok(())

@@ -303,11 +303,12 @@ fn cancelling_ends_waiting_calls_and_voids_consents() {
 #[test]
 fn waiting_calls_are_bounded() {
     let scene = Scene::new();
-    let ask = |run_id: &str, call: &str, review: Review| {
-        let caller = Caller { run_id: run_id.into(), ..caller("director") };
+    let ask_as = |principal: &str, run_id: &str, call: &str, review: Review| {
+        let caller = Caller { run_id: run_id.into(), principal: principal.into(), ..caller("director") };
         let ticket = scene.ticket_of(&run("review"), &caller, call, "hi\n");
         scene.gateway.request_approval(&ticket, review, None).map_err(|refusal| refusal.reason)
     };
+    let ask = |run_id: &str, call: &str, review: Review| ask_as("uid:7", run_id, call, review);
     let huge = Review { preview: "x".repeat(MAX_REVIEW_BYTES), ..review() };
     assert_eq!(ask("r", "huge", huge).unwrap_err(), Reason::InvalidArgument);
     for call in 0..MAX_OPEN_PER_RUN {
@@ -315,12 +316,32 @@ fn waiting_calls_are_bounded() {
     }
     assert_eq!(ask("r", "c0", review()).unwrap_err(), Reason::AlreadyExists);
     assert_eq!(ask("r", "more", review()).unwrap_err(), Reason::Overloaded);
-    for call in MAX_OPEN_PER_RUN..MAX_OPEN {
+    for call in MAX_OPEN_PER_RUN..MAX_OPEN / 2 {
         ask(&format!("r{}", call / 10), &format!("c{call}"), review()).unwrap();
     }
-    assert_eq!(ask("other", "more", review()).unwrap_err(), Reason::Overloaded);
+    assert_eq!(ask("other", "more", review()).unwrap_err(), Reason::Overloaded, "a tenant takes half");
     scene.gateway.cancel_call("c0");
     assert!(ask("other", "more", review()).is_ok());
+    let of_others =
+        |number: usize| ask_as("uid:8", &format!("s{}", number / 10), &format!("d{number}"), review());
+    let taken = (0..MAX_OPEN).take_while(|number| of_others(*number).is_ok()).count();
+    assert_eq!(taken, MAX_OPEN / 4, "half of the rest");
+    assert!(ask_as("uid:9", "t", "e", review()).is_ok());
+}
+
+#[test]
+fn large_calls_of_one_tenant_leave_space_for_others() {
+    let scene = Scene::new();
+    let ask = |principal: &str, call: usize| {
+        let run_id = format!("{principal}-{}", call / 10);
+        let caller = Caller { run_id, principal: principal.into(), ..caller("director") };
+        let ticket = scene.ticket_of(&run("review"), &caller, &format!("{principal}-{call}"), "hi\n");
+        let large = Review { preview: "x".repeat(MAX_REVIEW_BYTES - 1_024), ..review() };
+        scene.gateway.request_approval(&ticket, large, None).map_err(|refusal| refusal.reason)
+    };
+    let taken = (0..MAX_OPEN).take_while(|call| ask("uid:7", *call).is_ok()).count();
+    assert!((60..70).contains(&taken), "{taken} of about 128 MiB");
+    assert_eq!(ask("uid:8", 0).map(|_| ()), Ok(()));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! Attempts to do more are recorded. On the way back, errors of the transport get a stable reason.
 
+mod node;
 mod watched;
 
 use std::sync::Arc;
@@ -11,8 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use admission::{Owner, Purpose, Share, ShareLimits, Shares};
 use audit_service::{Attempt, Escalations};
-use futures_util::future::{BoxFuture, Either, Ready, ready};
+use futures_util::future::{BoxFuture, Either, FutureExt as _, Ready, TryFutureExt as _, ready};
 use identity::{Access, Credential, Principal, Role, Roles};
+use node_id::NodeId;
 use oidc::{Holder, Issuers, Refused};
 use operations::Reason;
 use operations::transport::MESSAGE;
@@ -96,6 +98,7 @@ struct Named {
 impl Gate {
     /// Returns the principal, if it may make the request, and the watch that ends the answer with the credential.
     fn enter(&self, request: &Request<Body>) -> Result<(Principal, Option<Watch>), Status> {
+        node::check(request.headers(), NodeId::own())?;
         let path = request.uri().path();
         let peer = request.extensions().get::<Peer>();
         let by_connection = self.by_connection(peer)?;
@@ -383,16 +386,21 @@ where
         match self.gate.enter(&request) {
             Ok((principal, watch)) => {
                 request.extensions_mut().insert(Arc::new(principal));
-                let answer = self.inner.call(request);
-                let explained = async move { Ok(explained(answer.await?)) };
+                let answer = self.inner.call(request).map_ok(explained);
                 Either::Left(match watch {
-                    Some(watch) => Box::pin(watch.over(explained)),
-                    None => Box::pin(explained),
+                    Some(watch) => watch.over(answer).map_ok(named).boxed(),
+                    None => answer.map_ok(named).boxed(),
                 })
             }
-            Err(refused) => Either::Right(ready(Ok(refused.into_http()))),
+            Err(refused) => Either::Right(ready(Ok(named(refused.into_http())))),
         }
     }
+}
+
+/// Adds this node to the metadata of an answer.
+fn named(mut response: Response<Body>) -> Response<Body> {
+    node::name(response.headers_mut(), NodeId::own());
+    response
 }
 
 /// Adds a reason to a refusal of the transport, whose request no service has seen.

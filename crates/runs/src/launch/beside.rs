@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::record::{self, CompanionLaunch, CompanionState, Record};
 use companions::{Companion, NotReady, Program, Requested};
 use containers::{
-    ContainerCgroup, ContainerId, ContainerInput, ContainerName, ContainerState, Hardening, ImageId,
-    ImageReference, MountSpec, UsableImage,
+    BUNDLE_PATH, BUNDLE_VARIABLES, ContainerCgroup, ContainerId, ContainerInput, ContainerName,
+    ContainerState, Hardening, ImageId, ImageReference, MountSpec, UsableImage, known_bundles,
 };
 use executor::engine_refusal;
 use executor::root_layer::RootLayer;
@@ -26,6 +26,7 @@ use super::root::NewRoot;
 use super::turns::{in_turn, turn_of};
 use super::{Launcher, Wanted, differs};
 use crate::boundary;
+use crate::way_out::Outward;
 use run_directories::mounting::arrived;
 use run_directories::resources::{Held, RunResources};
 use run_directories::workspace;
@@ -55,17 +56,18 @@ pub(crate) fn starting(requested: &Requested) -> record::Companion {
         ports: companion.open_ports(),
         memory_mib: companion.memory_mib,
         state: CompanionState::Starting,
+        narrowed: companion.egress.clone(),
         launched: None,
     }
 }
 
-/// Returns the hardening of a companion: that of the run, with a writable root and without a name server.
-fn hardening(of_run: &Hardening, memory_mib: u64) -> Hardening {
+/// Returns the hardening of a companion: that of the run, with a writable root and this way out.
+fn hardening(of_run: &Hardening, memory_mib: u64, outward: Outward) -> Hardening {
     Hardening {
         memory_bytes: memory_mib << 20,
         root: RootMode::WritableLayer,
-        resolver: None,
-        has_bundle: false,
+        resolver: outward.resolver,
+        has_bundle: outward.has_bundle,
         ..of_run.clone()
     }
 }
@@ -154,8 +156,10 @@ impl Launcher {
             let message = format!("companions: {}: {}", asked.name, refusal.message);
             Refusal { message, ..refusal }.with("companion", asked.name.as_str())
         };
-        let hardening = hardening(&wanted.hardening, asked.memory_mib);
-        let making = self.make_companion(run, &hardening, requested, owner, resources);
+        let outward = Outward::under(self.way_out.block, &requested.rules, false);
+        let outward = outward.map_err(|refusal| Some(named(refusal)))?;
+        let hardening = hardening(&wanted.hardening, asked.memory_mib, outward);
+        let making = self.make_companion(run, wanted, &hardening, requested, owner, resources);
         let (live, program, launched) = making.await.map_err(|refusal| Some(named(refusal)))?;
         wanted.starting.lock().push((launched.made_as, Arc::clone(&live)));
         if let Some(readiness) = &asked.ready {
@@ -178,6 +182,7 @@ impl Launcher {
     async fn make_companion(
         &self,
         run: (RunId, &str),
+        wanted: &Wanted,
         hardening: &Hardening,
         requested: &Requested,
         owner: Owner,
@@ -192,9 +197,12 @@ impl Launcher {
             return Err(Refusal::new(Reason::ImageMissing, message).with("image", reference.as_str()));
         };
         let (image, volumes) = facts.usable_beside();
-        self.check_image(&image, &reference).await?;
+        let bundles = self.check_image(&image, &reference).await?;
+        let image = image.with_bundles(bundles);
         let declared = self.engine.image_program(image.id()).await.map_err(engine_refusal)?;
-        let variables = [&asked.env, &requested.secrets];
+        let of_bundle = BUNDLE_VARIABLES.iter().filter(|_| hardening.has_bundle);
+        let of_bundle = of_bundle.map(|name| ((*name).to_owned(), BUNDLE_PATH.to_owned())).collect();
+        let variables = [&of_bundle, &asked.env, &requested.secrets, &requested.placeholders];
         let program = Program::of(declared, &asked.command, variables, hardening.home());
         let no_program =
             |error: companions::NoProgram| Refusal::new(Reason::InvalidArgument, error.to_string());
@@ -215,6 +223,12 @@ impl Launcher {
         let named = (asked.name.clone(), asked.open_ports());
         let live = Companion::running(self.engine.clone(), named, container.clone(), pid, false)
             .map_err(|error| Refusal::internal("watching a companion", &chain(&error)))?;
+        // Before the program begins, which may fetch something.
+        if hardening.resolver.is_some() {
+            let open = wanted.open_beside.as_ref();
+            let open = open.ok_or_else(|| Refusal::new(Reason::Internal, "a companion without its run"))?;
+            open(live.clone(), (ids.1, hardening.has_bundle)).await?;
+        }
         input.write(&message).await.map_err(engine_refusal)?;
         let root = resources.root.as_ref().map(super::root::place).transpose()?;
         let launched = CompanionLaunch {
@@ -223,6 +237,10 @@ impl Launcher {
             container_id: container.to_string(),
             container_started: started_at,
             root: root.ok_or_else(|| Refusal::new(Reason::Internal, "a companion without a root"))?,
+            resolver: hardening.resolver,
+            bundles: hardening
+                .has_bundle
+                .then(|| image.bundles().iter().map(|path| (*path).to_owned()).collect()),
         };
         Ok((live, program, launched))
     }
@@ -252,6 +270,7 @@ impl Launcher {
         let id = made_as.to_string();
         let failed = |error: std::io::Error| Refusal::internal("making the root of a companion", &error);
         resources.make_slots(&self.directories.slots(&id))?;
+        self.make_bundle(&id, hardening)?;
         let user = hardening.run_as.user().on_host(self.host.user_map);
         let new = NewRoot { owner, paths: volumes.to_vec() };
         let mounts = self.root_layer(made_as, &new, hardening, layers, user, resources)?;
@@ -293,7 +312,7 @@ impl Launcher {
                     .to_owned(),
             )
         })?;
-        let own = self.own_files(&id, user, hardening, &[])?;
+        let own = self.own_files(&id, user, hardening, image.bundles())?;
         block_in_place(|| arrived(pid, &[], &own, resources.root.as_ref()))?;
         self.has_users(Some(pid), hardening)?;
         Ok(Waiting { container, started_at: inspection.started_at, pid, input })
@@ -307,7 +326,8 @@ impl Launcher {
         record: &record::Companion,
     ) -> Result<(Arc<Companion>, Held), String> {
         let launched = record.launched.as_ref().ok_or("its launch was not complete")?;
-        let (id, hardening) = (launched.made_as.to_string(), hardening(of_run, record.memory_mib));
+        let outward = Outward { resolver: launched.resolver, has_bundle: launched.bundles.is_some() };
+        let (id, hardening) = (launched.made_as.to_string(), hardening(of_run, record.memory_mib, outward));
         let slots = self.directories.slots(&id);
         let root = block_in_place(|| self.reattach_root(&slots, &id, launched.root))?;
         let mut held = Held::new(RunResources {
@@ -321,6 +341,8 @@ impl Launcher {
         let image = ImageId::parse(&launched.image_id).map_err(|error| chain(&error))?;
         let facts = self.engine.image(&ImageReference::from(&image)).await.map_err(|error| chain(&error))?;
         let (image, volumes) = facts.ok_or("its image no longer exists")?.usable_beside();
+        let bundles = known_bundles(launched.bundles.iter().flatten().map(String::as_str));
+        let image = image.with_bundles(bundles);
         let message = |refusal: Refusal| refusal.message;
         let mounts = block_in_place(|| root.mounts()).map_err(message)?;
         let mounts = with_volumes(root, mounts, &volumes).map_err(message)?;

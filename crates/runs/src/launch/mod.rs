@@ -26,10 +26,11 @@ use crate::record::{
 };
 use ::tenants::Tenancy;
 use admission::FairTurns;
-use companions::Requested;
+use companions::{Companion, Requested};
 use containers::{ContainerId, Engine, EngineFacts, Hardening, ImageReference, Quota, RunAs, UsableImage};
 use disk_quotas::Projects;
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes};
+use futures_util::future::BoxFuture;
 use host_launch::Owner;
 use identity::{Principal, RunId};
 use jail::MountMode;
@@ -58,6 +59,10 @@ pub use remote::RemoteClones;
 use source::Source;
 use turns::{in_turn, turn_of};
 
+/// Starts the egress of a companion, by the id under which its container was made, with true if some of its connections are opened.
+pub(crate) type OpenBeside =
+    Arc<dyn Fn(Arc<Companion>, (RunId, bool)) -> BoxFuture<'static, Result<(), Refusal>> + Send + Sync>;
+
 /// The container that a run needs, from the policy.
 #[derive(Clone)]
 pub(crate) struct Wanted {
@@ -71,6 +76,8 @@ pub(crate) struct Wanted {
     pub(crate) companions: Vec<Vec<Requested>>,
     /// Those that the launch has started.
     pub(crate) starting: Starting,
+    /// `None` if no companion is launched.
+    pub(crate) open_beside: Option<OpenBeside>,
     /// Cancelled when the launch may wait for companions and servers no longer.
     pub(crate) stopping: CancellationToken,
 }
@@ -375,6 +382,7 @@ pub(crate) fn wanted(
         workspace_access: profile.workspace,
         companions: Vec::new(),
         starting: Starting::default(),
+        open_beside: None,
         stopping: CancellationToken::new(),
     })
 }

@@ -102,6 +102,10 @@ impl Launcher {
             write_host_files(&etc, user, hardening.resolver)
         };
         prepared.map_err(|error| Refusal::internal("making the files of a root in /etc", &error))?;
+        if hardening.has_bundle {
+            root.make_policies(user)
+                .map_err(|errno| Refusal::internal("making the policies of a root in /etc", &errno))?;
+        }
         for wanted in &new.paths {
             root.make("writable_paths", wanted, user)?;
         }
@@ -125,13 +129,14 @@ impl Launcher {
     pub(crate) fn reattach_root(&self, slots: &Path, run: &str, was: Place) -> Result<RootLayer, String> {
         let slot = containers::reattach_root(slots);
         let slot = slot.map_err(|error| chain(&error))?.ok_or("its root is no longer mounted")?;
-        let root = RootLayer::of(slot, self.directories.root_layer(run)).map_err(|error| chain(&error))?;
+        // The daemon that goes on with the run, or a later step, unmounts it.
+        let root =
+            RootLayer::reattach(slot, self.directories.root_layer(run)).map_err(|error| chain(&error))?;
         let why = match place(&root) {
             Ok(is) if is.is(was) => return Ok(root),
             Ok(_) => "something else is mounted as its root".to_owned(),
             Err(refusal) => refusal.message,
         };
-        // The daemon that goes on with the run, or a later step, unmounts it.
         root.leave();
         Err(why)
     }

@@ -6,6 +6,8 @@ use axum::response::Response;
 use axum::routing::get;
 use futures_util::StreamExt as _;
 use maud::{Markup, html};
+use tokio::task::spawn_blocking;
+use tonic::codegen::http::StatusCode;
 use wire::v1::query_events_request::Order;
 use wire::v1::{AuditEvent, EventFilter, QueryEventsRequest, StreamEventsRequest};
 
@@ -65,11 +67,15 @@ async fn listed(viewer: Viewer, Query(fields): Query) -> Result<Response, Proble
         page_token: fields.get("page").to_owned(),
     };
     let answer = viewer.services.audit().query_events(quick(request)).await?.into_inner();
-    let main = render(&answer.events, &fields, &answer.next_page_token);
+    let head = answer.head_sequence.to_string();
+    // Not in the threads that serve calls, which would wait for it.
+    let rendered =
+        spawn_blocking(move || (render(&answer.events, &fields, &answer.next_page_token), fields)).await;
+    let (main, fields) = rendered
+        .map_err(|_| Problem::Bad(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made."))?;
     if !fields.get("page").is_empty() {
         return Ok(page(TITLE, Some(&viewer), main));
     }
-    let head = answer.head_sequence.to_string();
     let events = address("/events/audit", &[&query(&fields)[..], &[("after", &head)]].concat());
     Ok(live_page(TITLE, &viewer, &events, main))
 }
@@ -97,10 +103,12 @@ async fn changes(
         after_sequence: fields.get("after").parse().map_err(|_| Problem::not_found())?,
         filter: Some(filter(&fields)),
         follow: true,
+        // The page needs no record, only to know that there is one.
+        newest_only: true,
     };
     let records = viewer.services.audit().stream_events(request).await?.into_inner();
     let records = records.take_while(|record| std::future::ready(record.is_ok())).map(drop);
-    events::answer(&state, &viewer, Box::pin(records))
+    events::calm(&state, &viewer, Box::pin(records))
 }
 
 fn render(records: &[AuditEvent], fields: &Fields, token: &str) -> Markup {

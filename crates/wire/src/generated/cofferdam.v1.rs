@@ -2986,6 +2986,10 @@ pub struct StreamEventsRequest {
     /// Go on with new events when the log's end is reached, instead of ending the stream.
     #[prost(bool, tag = "3")]
     pub follow: bool,
+    /// Send only the newest of the events that the log has by now, and with `follow` the newest of each quarter of a second. For
+    /// clients that show the end of the log and only have to know that it has grown.
+    #[prost(bool, tag = "4")]
+    pub newest_only: bool,
 }
 impl ::prost::Name for StreamEventsRequest {
     const NAME: &'static str = "StreamEventsRequest";
@@ -4360,6 +4364,9 @@ pub struct Connection {
     /// Tokens that its responses said, by model; at most 17 entries.
     #[prost(message, repeated, tag = "19")]
     pub usage: ::prost::alloc::vec::Vec<ConnectionUsage>,
+    /// Companion of the run whose program connected; empty for a program of the run itself.
+    #[prost(string, tag = "21")]
+    pub companion: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `Connection`.
 pub mod connection {
@@ -4503,6 +4510,9 @@ pub struct RefusedHost {
     /// Time of the last refusal.
     #[prost(message, optional, tag = "6")]
     pub last_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Companion of the run that was refused; empty for the run itself.
+    #[prost(string, tag = "7")]
+    pub companion: ::prost::alloc::string::String,
 }
 impl ::prost::Name for RefusedHost {
     const NAME: &'static str = "RefusedHost";
@@ -6271,7 +6281,8 @@ impl ::prost::Name for Run {
     }
 }
 /// A container beside a run, such as a database of its tests. It has no network: programs of the run reach its `ports` by
-/// its name, and nothing else. It is started before the run is READY, and ended and removed with it.
+/// its name, and nothing else does. It reaches the hosts that the profile opens to its image, and without such rules none.
+/// It is started before the run is READY, and ended and removed with it.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Companion {
     /// A DNS label, unique among the companions of the run: the name under which programs of the run reach it. Not
@@ -6309,6 +6320,11 @@ pub struct Companion {
     /// Names of companions that must be ready before it starts.
     #[prost(string, repeated, tag = "9")]
     pub depends_on: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Rules that each of its connections has to pass beside those of the profile for its image: as `egress_json` of the
+    /// run, and refused likewise if they ask for more than the profile allows. `{}` leaves it without connections. Default:
+    /// the profile's rules for its image alone.
+    #[prost(string, tag = "10")]
+    pub egress_json: ::prost::alloc::string::String,
 }
 impl ::prost::Name for Companion {
     const NAME: &'static str = "Companion";
@@ -6397,6 +6413,9 @@ pub struct CompanionStatus {
     /// Address that its name has inside the run; empty until a program of the run has asked for the name.
     #[prost(string, tag = "7")]
     pub address: ::prost::alloc::string::String,
+    /// Output only. Hosts that its programs may reach, in words; empty if there are none. Only from GetRun.
+    #[prost(string, tag = "8")]
+    pub egress: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `CompanionStatus`.
 pub mod companion_status {

@@ -2,6 +2,7 @@
 
 mod agents;
 mod attacks;
+mod chromium;
 mod clones;
 mod consents;
 mod door;

@@ -9,6 +9,7 @@ GetCall from the offsets that are here ──▶ … ──▶ done
 """
 
 import uuid
+from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
@@ -19,13 +20,23 @@ from cofferdam._method import Method
 from cofferdam._options import Options
 from cofferdam._output import Output
 from cofferdam._requests import only_reads
-from cofferdam._settings import Patience
-from cofferdam._status import failed
-from cofferdam.errors import ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NotFound
+from cofferdam._settings import Patience, Pauses
+from cofferdam._status import failed, is_void
+from cofferdam.errors import (
+    ApprovalRequired,
+    AwaitingApproval,
+    CofferdamError,
+    DaemonUnreachable,
+    Interrupted,
+    NotFound,
+    PreconditionFailed,
+)
 
 PENDING = v1.CallResponse.Status.PENDING_APPROVAL
 RUNNING = v1.CallResponse.Status.RUNNING
 SUCCEEDED = v1.CallResponse.Status.SUCCEEDED
+# Reason of a call that was not made, because its run waits for a reviewer of another call.
+AWAITING = "AWAITING_APPROVAL"
 
 # Most bytes of a stream that `GetCall` gives at once.
 PIECE = 1024 * 1024
@@ -37,6 +48,8 @@ READ_TIMEOUT = 600.0
 CANCEL_TIMEOUT = 5.0
 # How often it is asked meanwhile whether the call is over.
 ENDINGS = 100
+# Most questions about one call whose files go on changing, after the first one.
+QUESTIONS = 8
 
 
 @dataclass
@@ -66,8 +79,8 @@ class Call:
         self._stderr = Output()
         self._on_stdout = on_stdout
         self._on_stderr = on_stderr
-        # The caller's own code is running: its exceptions are no answers of the daemon.
-        self._telling = False
+        #: The caller's own code is running: its exceptions are no answers of the daemon.
+        self.telling = False
 
     async def outcome(self) -> Outcome:
         try:
@@ -75,7 +88,7 @@ class Call:
             await self._tell(self._on_stdout, self._stdout.rest())
             await self._tell(self._on_stderr, self._stderr.rest())
         except BaseException as error:
-            if isinstance(error, CofferdamError) and not self._telling:
+            if isinstance(error, CofferdamError) and not self.telling:
                 error.call_id = error.call_id or self._call_id or None
             elif self._call_id:
                 self._transport.afterwards(self._end())
@@ -151,9 +164,9 @@ class Call:
 
     async def _tell(self, callback: AsyncOutputCallback | None, text: str) -> None:
         if callback is not None and text:
-            self._telling = True
+            self.telling = True
             await tell(callback, text)
-            self._telling = False
+            self.telling = False
 
     async def _end(self) -> None:
         """Ends a call whose caller has gone, and a process that it has started."""
@@ -187,7 +200,12 @@ class Caller:
         on_stdout: AsyncOutputCallback | None = None,
         on_stderr: AsyncOutputCallback | None = None,
     ) -> Outcome:
-        """The outcome, also of a tool that failed. Raises for a refusal, and if the daemon is gone."""
+        """The outcome, also of a tool that failed. Raises for a refusal, and if the daemon is gone.
+
+        The reviewer of another call may take longer than the call itself may wait. An approved call may find other files
+        than its reviewer saw, because another one was first. It has done nothing then, and is made anew if its caller waits
+        for people: consent to the present files is asked for.
+        """
         request = v1.CallRequest(
             run_id=self.run_id,
             task_id=self.options.task_id,
@@ -203,9 +221,48 @@ class Caller:
         elif not request.wait_for_approval:
             request.cancel_on_disconnect = True
             return Outcome(await self.client._transport.unary(READ, request, READ_TIMEOUT), b"", b"")
-        outcome = await Call(self.client, request, on_stdout, on_stderr).outcome()
+        outcome = await self._attempted(request, on_stdout, on_stderr)
+        if outcome is None:
+            # One at a time: each changes the files that the consent to the next one covers.
+            async with self.client._transport.turn(self.run_id):
+                left = QUESTIONS
+                while outcome is None:
+                    left -= 1
+                    request.request_id = uuid.uuid4().hex
+                    outcome = await self._attempted(request, on_stdout, on_stderr, last=left == 0)
         check_kept(outcome.response)
         return outcome
+
+    async def _attempted(
+        self,
+        request: v1.CallRequest,
+        on_stdout: AsyncOutputCallback | None,
+        on_stderr: AsyncOutputCallback | None,
+        *,
+        last: bool = False,
+    ) -> Outcome | None:
+        """The outcome. None: another call has changed the files that its reviewer saw, and it is not the `last` attempt."""
+        pauses = Pauses()
+        while True:
+            call = Call(self.client, request, on_stdout, on_stderr)
+            try:
+                outcome = await call.outcome()
+            except (AwaitingApproval, PreconditionFailed) as error:
+                if call.telling or not self._is_anew(error.reason, error.details, last):
+                    raise
+                reason = error.reason
+            else:
+                reason = outcome.response.error.reason
+                if not self._is_anew(reason, outcome.response.error.details, last):
+                    return outcome
+            if reason != AWAITING:
+                return None
+            await sleep(pauses.next())
+            request.request_id = uuid.uuid4().hex
+
+    def _is_anew(self, reason: str, details: Mapping[str, str], last: bool) -> bool:
+        """Whether a call that ended so has done nothing, and is made anew."""
+        return self.options.outlasts_reviewers and (reason == AWAITING or (is_void(details) and not last))
 
     async def result(self, operation: v1.Operation, *, of_file: bool = False) -> v1.Result:
         """The result. Raises for a tool that failed, too."""

@@ -162,9 +162,11 @@ class AsyncSandbox:
         "write": after each call that has written to files. `keep_checkpoints`: so many of these, 1 to 100; the oldest is
         deleted first. Default: 10.
         `issue_token`: have the daemon make a `token` for an agent that may do this run's calls and nothing else.
-        `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`.
+        `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`. A call that was
+        approved after another one had changed its files asks once more.
         `on_awaiting_approval`: of a call that finds the run frozen for a reviewer of another call: "wait" in the order of
-        arrival, as long as its own timeout allows, or "raise" `AwaitingApproval` at once.
+        arrival, as long as its own timeout allows (with `wait_for_approval` until the reviewer has decided), or "raise"
+        `AwaitingApproval` at once.
         `client`, else `endpoint`, `token` and `tls`: the daemon; default: see `AsyncClient`. A client that is given stays
         open.
 

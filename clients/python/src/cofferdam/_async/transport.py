@@ -5,8 +5,9 @@ Written by hand, like its twin in `_sync`; everything above it is the same in bo
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import grpc
 import grpc.aio
@@ -58,6 +59,20 @@ async def together(works: Sequence[Callable[[], Coroutine[Any, Any, Result]]]) -
             await asyncio.wait(tasks)
 
 
+async def begun(requests: AsyncIterable[Request]) -> tuple[Request | None, AsyncIterator[Request]]:
+    """The first request of a stream, and all of them. None for an empty stream."""
+    rest = aiter(requests)
+    first: Request | None = await anext(rest, None)
+
+    async def whole() -> AsyncIterator[Request]:
+        if first is not None:
+            yield first
+            async for request in rest:
+                yield request
+
+    return first, whole()
+
+
 class Background:
     """Work beside its caller's: a task."""
 
@@ -91,6 +106,8 @@ class Transport:
         self._channel: grpc.aio.Channel | None = None
         self._callables: dict[str, Any] = {}
         self._connected = False
+        # By run, as long as one of its calls has or awaits it.
+        self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._afterwards: set[asyncio.Task[Any]] = set()
         self._backgrounds: set[Background] = set()
 
@@ -101,7 +118,7 @@ class Transport:
         patience: Patience | None = None
         while True:
             try:
-                response: Response = await call(request, timeout=timeout, metadata=self.settings.metadata)
+                response: Response = await call(request, timeout=timeout, metadata=self.settings.metadata_for(request))
             except grpc.aio.AioRpcError as error:
                 refusal, may_repeat = refused(error), method.may_repeat(request) or never_left(error)
             else:
@@ -118,7 +135,7 @@ class Transport:
     ) -> AsyncGenerator[Response, None]:
         """Its answers, of this one connection. Leaving it ends it on the daemon's side, too."""
         call = (self._callables.get(method.path) or self._callable(method, "unary_stream"))(
-            request, timeout=timeout, metadata=self.settings.metadata
+            request, timeout=timeout, metadata=self.settings.metadata_for(request)
         )
         try:
             async for response in call:
@@ -133,8 +150,9 @@ class Transport:
         self, method: Method[Request, Response], requests: AsyncIterable[Request], timeout: float | None = None
     ) -> Response:
         """One answer to all of these, on one connection. Raises an error of `requests` itself, too."""
+        first, requests = await begun(requests)
         call = (self._callables.get(method.path) or self._callable(method, "stream_unary"))(
-            timeout=timeout, metadata=self.settings.metadata
+            timeout=timeout, metadata=self.settings.metadata_for(first)
         )
         try:
             await self._send(call, requests)
@@ -150,8 +168,9 @@ class Transport:
         self, method: Method[Request, Response], requests: AsyncIterable[Request], timeout: float | None = None
     ) -> AsyncGenerator[Response, None]:
         """Answers while requests are sent, on one connection. Raises an error of `requests` itself, too."""
+        first, requests = await begun(requests)
         call = (self._callables.get(method.path) or self._callable(method, "stream_stream"))(
-            timeout=timeout, metadata=self.settings.metadata
+            timeout=timeout, metadata=self.settings.metadata_for(first)
         )
         sending = asyncio.ensure_future(self._send(call, requests))
         # Where there is nothing more to send, nothing more is answered.
@@ -179,6 +198,10 @@ class Transport:
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 return
         await call.done_writing()
+
+    def turn(self, run_id: str) -> Lock:
+        """Held by calls of a run that are made one after the other, because a person is asked about each once more."""
+        return self._turns.setdefault(run_id, Lock())
 
     def is_lost(self, error: Exception) -> bool:
         """A daemon that answered before no longer does: it may come back."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 import grpc
 from typing_extensions import ParamSpec
@@ -137,11 +137,17 @@ class Sending(Generic[Request]):
     def __init__(self, requests: Iterable[Request]) -> None:
         self._requests = iter(requests)
         self._error: BaseException | None = None
+        #: Known before the call is made; None for an empty stream.
+        self.first: Request | None = next(self._requests, None)
+        self._is_first = self.first is not None
 
     def __iter__(self) -> Iterator[Request]:
         return self
 
     def __next__(self) -> Request:
+        if self._is_first and self.first is not None:
+            self._is_first = False
+            return self.first
         try:
             return next(self._requests)
         except StopIteration:
@@ -164,6 +170,8 @@ class Transport:
         self._channel: grpc.Channel | None = None
         self._callables: dict[str, Any] = {}
         self._connected = False
+        # By run, as long as one of its calls has or awaits it.
+        self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._opening = threading.Lock()
         self._backgrounds: WeakSet[Background] = WeakSet()
 
@@ -174,7 +182,7 @@ class Transport:
         patience: Patience | None = None
         while True:
             try:
-                response: Response = call(request, timeout=timeout, metadata=self.settings.metadata)
+                response: Response = call(request, timeout=timeout, metadata=self.settings.metadata_for(request))
             except grpc.RpcError as error:
                 refusal, may_repeat = refused(error), method.may_repeat(request) or never_left(error)
             else:
@@ -191,7 +199,7 @@ class Transport:
     ) -> Generator[Response, None, None]:
         """Its answers, of this one connection. Leaving it ends it on the daemon's side, too."""
         call = (self._callables.get(method.path) or self._callable(method, "unary_stream"))(
-            request, timeout=timeout, metadata=self.settings.metadata
+            request, timeout=timeout, metadata=self.settings.metadata_for(request)
         )
         background = Background.current()
         if background is not None:
@@ -211,7 +219,7 @@ class Transport:
         """One answer to all of these, on one connection. Raises an error of `requests` itself, too."""
         sending = Sending(requests)
         call = (self._callables.get(method.path) or self._callable(method, "stream_unary")).future(
-            sending, timeout=timeout, metadata=self.settings.metadata
+            sending, timeout=timeout, metadata=self.settings.metadata_for(sending.first)
         )
         try:
             response: Response = call.result()
@@ -229,7 +237,7 @@ class Transport:
         """Answers while requests are sent, on one connection. Raises an error of `requests` itself, too."""
         sending = Sending(requests)
         call = (self._callables.get(method.path) or self._callable(method, "stream_stream"))(
-            sending, timeout=timeout, metadata=self.settings.metadata
+            sending, timeout=timeout, metadata=self.settings.metadata_for(sending.first)
         )
         background = Background.current()
         if background is not None:
@@ -243,6 +251,10 @@ class Transport:
             raise refused(error) from None
         finally:
             call.cancel()
+
+    def turn(self, run_id: str) -> Lock:
+        """Held by calls of a run that are made one after the other, because a person is asked about each once more."""
+        return self._turns.setdefault(run_id, Lock())
 
     def is_lost(self, error: Exception) -> bool:
         """A daemon that answered before no longer does: it may come back."""

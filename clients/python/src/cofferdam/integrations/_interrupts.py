@@ -13,10 +13,11 @@ hour after its end.
 
 import json
 import threading
+import time
 import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
@@ -24,7 +25,9 @@ from langgraph.runtime import ExecutionInfo, Runtime, get_runtime
 from langgraph.types import interrupt
 
 from cofferdam import ApprovalInfo, Sandbox
-from cofferdam.errors import ApprovalRequired, CofferdamError
+from cofferdam._settings import Pauses
+from cofferdam._status import is_void
+from cofferdam.errors import ApprovalRequired, AwaitingApproval, CofferdamError, PreconditionFailed
 
 T = TypeVar("T")
 
@@ -61,16 +64,32 @@ class Interrupts:
         if execution is None:
             return make(self._sandbox)
         sandbox = self._sandbox.with_options(request_id=self._request_id(execution, wanted))
-        while True:
-            try:
-                return make(sandbox)
-            except ApprovalRequired as asked:
-                approval = self._approval(asked)
-                if approval is None or approval.state == "pending":
-                    interrupt(_told(self._sandbox.run_id, asked, approval, wanted))
-                else:
-                    # Decided at this moment: it goes on by itself.
-                    self._sandbox.calls.wait(asked.call_id or "")
+        waits, asked_again, pauses = self._sandbox._options.outlasts_reviewers, False, Pauses()
+        with ExitStack() as turn:
+            while True:
+                try:
+                    return make(sandbox)
+                except ApprovalRequired as asked:
+                    approval = self._approval(asked)
+                    if approval is None or approval.state == "pending":
+                        interrupt(_told(self._sandbox.run_id, asked, approval, wanted))
+                    else:
+                        # Decided at this moment: it goes on by itself.
+                        self._sandbox.calls.wait(asked.call_id or "")
+                    continue
+                except AwaitingApproval:
+                    if not waits:
+                        raise
+                    time.sleep(pauses.next())
+                except PreconditionFailed as error:
+                    # Approved too late: another call has changed the files that the reviewer saw.
+                    if not is_void(error.details):
+                        raise
+                    if waits and not asked_again:
+                        turn.enter_context(self._sandbox.client._transport.turn(self._sandbox.run_id))
+                        asked_again = True
+                # Nothing was done: that is the outcome of the id for good. The next id is the same when a step is repeated.
+                sandbox = self._sandbox.with_options(request_id=self._request_id(execution, wanted))
 
     def _request_id(self, execution: ExecutionInfo, wanted: dict[str, object]) -> str:
         name = json.dumps([self._sandbox.run_id, execution.thread_id, execution.checkpoint_ns, wanted], sort_keys=True)

@@ -26,7 +26,7 @@ from typing_extensions import override
 
 from cofferdam import AsyncClient, AsyncSandbox, Denied, Limits, NotFound
 from cofferdam._async.posix import Posix, is_mounted
-from cofferdam.errors import AwaitingApproval, CommandNotAllowed, CommandTimedOut, InvalidArgument
+from cofferdam.errors import ApprovalDenied, AwaitingApproval, CommandNotAllowed, CommandTimedOut, InvalidArgument
 from cofferdam.integrations import _compose
 from cofferdam.integrations._archive import download, upload
 from cofferdam.integrations._bases import Origin, workspace
@@ -283,7 +283,7 @@ class CofferdamEnvironment(BaseEnvironment):
         except CommandTimedOut as error:
             told = "" if timeout_sec is None else f" after {timeout_sec} seconds"
             raise RuntimeError(f"Command timed out{told}: {error}") from error
-        except (CommandNotAllowed, AwaitingApproval) as error:
+        except (CommandNotAllowed, ApprovalDenied, AwaitingApproval) as error:
             # As a shell would say it.
             return ExecResult(stdout="", stderr=f"{error.message}\n", return_code=CANNOT_EXECUTE)
         code = result.exit_code if result.exit_code is not None else -1

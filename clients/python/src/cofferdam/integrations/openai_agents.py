@@ -75,6 +75,8 @@ BACKEND = "cofferdam"
 REFERENCE = b"\0cofferdam checkpoint "
 # The directory that a checkpoint has.
 WHOLE = Path("/workspace")
+# Answers for the model: the command was not made.
+_REFUSED = (CommandNotAllowed, ApprovalDenied, AwaitingApproval)
 
 
 class CofferdamShellExecutor:
@@ -97,7 +99,7 @@ class CofferdamShellExecutor:
             result = error.result
             kind: Literal["exit", "timeout"] = "timeout" if isinstance(error, CommandTimedOut) else "exit"
             outcome = ShellCallOutcome(type=kind, exit_code=result.exit_code)
-        except (CommandNotAllowed, AwaitingApproval) as error:
+        except _REFUSED as error:
             told = ShellCallOutcome(type="exit", exit_code=126)
             return ShellCommandOutput(stderr=error.message, outcome=told, command=command)
         return ShellCommandOutput(stdout=result.stdout, stderr=result.stderr, outcome=outcome, command=command)
@@ -197,7 +199,7 @@ class CofferdamSandboxSession(BaseSandboxSession):
         except CommandTimedOut as error:
             context = {"stdout": error.result.stdout, "stderr": error.result.stderr}
             raise ExecTimeoutError(command=command, timeout_s=timeout, context=context, cause=error) from error
-        except (CommandNotAllowed, AwaitingApproval) as error:
+        except _REFUSED as error:
             return ExecResult(stdout=b"", stderr=f"{error.message}\n".encode(), exit_code=126)
         except CommandError as error:
             result = error.result
@@ -229,7 +231,7 @@ class CofferdamSandboxSession(BaseSandboxSession):
             return await self._terminals.start(
                 argv, timeout=timeout, tty=tty, seconds=yield_time_s, most_tokens=max_output_tokens
             )
-        except (CommandNotAllowed, AwaitingApproval) as error:
+        except _REFUSED as error:
             return PtyExecUpdate(
                 process_id=None, output=f"{error.message}\n".encode(), exit_code=126, original_token_count=None
             )
@@ -372,7 +374,7 @@ def _raise_failed(command: Sequence[str | Path], error: CofferdamError) -> NoRet
     if isinstance(error, ApprovalRequired):
         raise error
     # Nothing was started: what a profile refuses for a process it may allow for a command.
-    context = {"retry_safe": isinstance(error, Denied) and not isinstance(error, ApprovalDenied)}
+    context = {"retry_safe": isinstance(error, Denied)}
     retryable = isinstance(error, DaemonUnreachable)
     raise ExecTransportError(
         command=command, cause=error, message=str(error), context=context, retryable=retryable

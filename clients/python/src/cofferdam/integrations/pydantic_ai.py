@@ -21,7 +21,15 @@ from pydantic_ai.workspaces import (
 from cofferdam import AsyncSandbox, _output
 from cofferdam import CommandResult as Result
 from cofferdam._async.posix import HOME, Posix
-from cofferdam.errors import AwaitingApproval, CommandNotAllowed, CommandStopped, CommandTimedOut, NotFound, RunNotReady
+from cofferdam.errors import (
+    ApprovalDenied,
+    AwaitingApproval,
+    CommandNotAllowed,
+    CommandStopped,
+    CommandTimedOut,
+    NotFound,
+    RunNotReady,
+)
 from cofferdam.integrations._shell import OUTPUT_LIMIT
 
 PROVIDER = "cofferdam"
@@ -83,7 +91,7 @@ class CofferdamWorkspaceBackend:
         except CommandTimedOut as error:
             result = error.result
             raise WorkspaceTimeoutError(error.message, stdout=result.stdout, stderr=result.stderr) from error
-        except (CommandNotAllowed, AwaitingApproval) as error:
+        except (CommandNotAllowed, ApprovalDenied, AwaitingApproval) as error:
             # For the model, as a shell would say it.
             return CommandResult(exit_code=126, stdout="", stderr=f"{error.message}\n")
         except (NotFound, RunNotReady) as error:

@@ -51,7 +51,7 @@ from typing_extensions import Self
 
 from cofferdam import ApprovalRequired, AsyncSandbox, Bind, Clone, CofferdamError, Managed, Overlay, SessionResult
 from cofferdam._async.posix import Posix
-from cofferdam.errors import AwaitingApproval, CommandNotAllowed, CommandTimedOut
+from cofferdam.errors import ApprovalDenied, AwaitingApproval, CommandNotAllowed, CommandTimedOut
 from cofferdam.integrations._archive import upload
 from cofferdam.integrations._session import BashSession
 from cofferdam.integrations._shell import CANNOT_EXECUTE
@@ -61,6 +61,8 @@ ALIVE_TIMEOUT = 10.0
 # Seconds for the check of a command's syntax.
 SYNTAX_TIMEOUT = 60.0
 
+# Answers for the model: the command was not made.
+_REFUSED = (CommandNotAllowed, ApprovalDenied, AwaitingApproval)
 _MERGED = ("/bin/sh", "-c", 'exec "$@" 2>&1', "sh")
 
 
@@ -101,9 +103,15 @@ class CofferdamRuntime(AbstractRuntime):
             shown = await session.interrupt(timeout=action.timeout, attempts=action.n_retry, expect=action.expect)
             await self._check_answered(shown, action.session, "the session could not be interrupted")
             return BashObservation(output=shown.output.strip(), exit_code=0, expect_string=_matched(action.expect, shown))
-        if action.is_interactive_command or action.is_interactive_quit:
-            return await self._interact(session, action)
-        return await self._run(session, action)
+        try:
+            if action.is_interactive_command or action.is_interactive_quit:
+                return await self._interact(session, action)
+            return await self._run(session, action)
+        except _REFUSED as error:
+            if action.check == "raise":
+                raise _failed(action.command, CANNOT_EXECUTE, error.message, action.error_msg) from error
+            code = None if action.check == "ignore" else CANNOT_EXECUTE
+            return BashObservation(output=f"{error.message}\n", exit_code=code)
 
     async def close_session(self, request: CloseSessionRequest) -> CloseSessionResponse:
         self._session(request.session)
@@ -123,7 +131,7 @@ class CofferdamRuntime(AbstractRuntime):
             result = await self._posix.run(argv, cwd=command.cwd, timeout=command.timeout)
         except CommandTimedOut as error:
             raise CommandTimeoutError(_late(command.command, command.timeout)) from error
-        except (CommandNotAllowed, AwaitingApproval) as error:
+        except _REFUSED as error:
             # For the model, as a shell would say it.
             response = CommandResponse(stderr=error.message, exit_code=CANNOT_EXECUTE)
         else:

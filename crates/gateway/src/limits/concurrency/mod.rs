@@ -17,7 +17,7 @@
 //!   first in the line. So a greedy tenant delays its own calls, and no other's by more than the end of one call. A call whose
 //!   run or principal is full delays no other call, and no slot stays empty that a waiting call could have.
 //! - *Bounded*: the profile limits the waiting calls of a run. A principal may have as many waiting as running calls,
-//!   and the daemon limits all of them. The caller bounds the time, because this module does not wait. Only a call with
+//!   and the daemon limits all of them. A tenant may have as many as there are free places in the line, so no tenant fills it. The caller bounds the time, because this module does not wait. Only a call with
 //!   a reviewer's consent is never rejected: a busy moment must not lose a person's decision.
 //! - *No memory of caps*: a call is compared with the caps that it came with. A reload applies to later calls; lower
 //!   caps end no running call.
@@ -47,6 +47,7 @@ use schedule::Schedule;
 use timestamp::Clock;
 
 pub use caps::{Busy, Count, Together, Turn, Whole};
+pub use schedule::tenant_may_wait;
 
 /// Callback that is called once, when a waiting call gets its slot.
 pub type Wake = Box<dyn FnOnce() + Send>;

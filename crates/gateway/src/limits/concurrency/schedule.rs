@@ -64,6 +64,13 @@ impl fmt::Debug for Waiting {
     }
 }
 
+/// Returns the number of calls of one tenant that may wait while `waiting` calls of all tenants do: as many as there are free places.
+///
+/// So one tenant gets half of the line, and each of two a third. There is a place for another tenant, however many principals a tenant has.
+pub fn tenant_may_wait(most: u32, waiting: u32) -> u32 {
+    most.saturating_sub(waiting)
+}
+
 /// Returns the narrowest scope that is full, and its limit.
 fn full(
     run: Count,
@@ -93,10 +100,11 @@ impl Schedule {
         let (its_run, its_principal) = (self.runs.find(run), self.principals.find(principal));
         let (of_run, of_principal) = (self.runs.count(its_run), self.principals.count(its_principal));
         let full = full(of_run, of_principal, self.all, caps, whole);
+        let its_tenant = self.tenants.find(tenant);
         let has_turn = caps.wait_s > 0
             && of_run.waiting < caps.waiting
             && of_principal.waiting < caps.principal
-            && self.all.waiting < whole.waiting;
+            && self.tenants.count(its_tenant).waiting < tenant_may_wait(whole.waiting, self.all.waiting);
         let may_wait = has_turn || turn == Turn::Consented;
         if let Some((scope, count, limit)) = full.filter(|_| !may_wait) {
             let index = match scope {
@@ -110,7 +118,7 @@ impl Schedule {
         let of = Of {
             run: its_run.unwrap_or_else(|| self.runs.make(run)),
             principal: its_principal.unwrap_or_else(|| self.principals.make(principal)),
-            tenant: self.tenants.find(tenant).unwrap_or_else(|| self.tenants.make(tenant)),
+            tenant: its_tenant.unwrap_or_else(|| self.tenants.make(tenant)),
         };
         if full.is_none() {
             self.count(of, |count| count.running += 1);

@@ -34,7 +34,7 @@ fn enter(
 fn sixty_four_callers_at_once_are_never_one_too_many_and_all_get_their_turn() {
     // Of each run, of the principal, and of all: each is the narrowest once.
     for (run, principal, all) in [(5, 64, 64), (64, 7, 64), (64, 64, 9)] {
-        let limits = (caps(run, principal, 64), Whole { running: all, waiting: 64 });
+        let limits = (caps(run, principal, 64), Whole { running: all, waiting: 128 });
         let reservations = Reservations::new(limits.1, TestClock::new());
         let (of_run, of_all) = ([AtomicU32::new(0), AtomicU32::new(0)], AtomicU32::new(0));
         let done = AtomicU32::new(0);
@@ -76,7 +76,7 @@ fn sixty_four_callers_at_once_are_never_one_too_many_and_all_get_their_turn() {
 #[test]
 fn no_reservation_leaks_when_sixty_four_callers_give_up() {
     let limits = caps(3, 64, 64);
-    let reservations = Reservations::new(Whole { running: 3, waiting: 64 }, TestClock::new());
+    let reservations = Reservations::new(Whole { running: 3, waiting: 128 }, TestClock::new());
     let running = AtomicU32::new(0);
     std::thread::scope(|scope| {
         for caller in 0..64_u64 {
@@ -148,6 +148,27 @@ fn a_greedy_tenant_delays_its_own_calls_alone() {
     drop(held);
     woken.unwrap().try_recv().expect("before the other 49");
     assert!(greedy[1].1.as_ref().unwrap().try_recv().is_err());
+}
+
+#[test]
+fn tenants_of_many_principals_leave_places_for_others() {
+    let reservations = Reservations::new(Whole { running: 1, waiting: 12 }, TestClock::new());
+    let enter = |tenant: &str, number: u32| {
+        let (run, principal) = (format!("run-{tenant}-{number}"), format!("uid:{tenant}-{number}"));
+        let wake = || -> super::Wake { Box::new(|| {}) };
+        reservations.enter([&run, &principal, tenant], &caps(9, 9, 9), Turn::Ordinary, wake)
+    };
+    let mut held = vec![enter("big", 0).unwrap()];
+    // Each of its calls is of another principal and another run.
+    held.extend((1..50).map_while(|number| enter("big", number).ok()));
+    assert_eq!(reservations.of_all().0, Count { running: 1, waiting: 6 }, "half of the line");
+    let refused = enter("big", 50).unwrap_err();
+    assert_eq!((refused.scope, refused.count.waiting), (Together::Daemon, 6));
+    held.extend((0..50).map_while(|number| enter("other", number).ok()));
+    assert_eq!(reservations.of_all().0.waiting, 9, "half of the rest");
+    held.push(enter("modest", 0).unwrap());
+    drop(held);
+    assert!(reservations.is_forgotten());
 }
 
 #[test]

@@ -187,6 +187,7 @@ impl Launcher {
             environment: Environment::default(),
             companions: Vec::new(),
             starting: Starting::default(),
+            open_beside: None,
             stopping: CancellationToken::new(),
         };
         let root = Self::new_root(record, wanted, principal);

@@ -61,6 +61,7 @@ fn row(connection: &Connection) -> Vec<Markup> {
             }
             @if !connection.address.is_empty() { " at " (foreign::line(&connection.address)) }
             @if !connection.upstream.is_empty() { " to " (foreign::line(&connection.upstream)) }
+            @if !connection.companion.is_empty() { " from the companion " (foreign::line(&connection.companion)) }
         },
         foreign::line(&connection.scheme),
         html! { (state(&words)) @if !connection.end.is_empty() { " " (foreign::line(&connection.end)) } },
@@ -82,7 +83,10 @@ fn row(connection: &Connection) -> Vec<Markup> {
 
 fn refused(host: &RefusedHost) -> Vec<Markup> {
     vec![
-        foreign::line(&host.host),
+        html! {
+            (foreign::line(&host.host))
+            @if !host.companion.is_empty() { " from the companion " (foreign::line(&host.companion)) }
+        },
         html! { @if host.port > 0 { (host.port) } @else { "name" } },
         foreign::line(&host.rule),
         foreign::line(&host.reason),
@@ -117,8 +121,13 @@ mod tests {
             ],
             ..Default::default()
         };
-        let refused =
-            RefusedHost { host: hostile(), rule: hostile(), reason: hostile(), ..Default::default() };
+        let refused = RefusedHost {
+            host: hostile(),
+            rule: hostile(),
+            reason: hostile(),
+            companion: hostile(),
+            ..Default::default()
+        };
         let found = Connections { connections: vec![connection], refused: vec![refused] };
         let egress = Egress { words: hostile(), digest: hostile(), ..Default::default() };
         assert_harmless(&render(HOSTILE, &Ok(egress), &Ok(found)));
