@@ -156,8 +156,7 @@ mod tests {
     use super::*;
     use crate::testing::{ADDRESS, Played};
 
-    const RULES: &str =
-        r#"{"networks":["203.0.113.0/24"],"rules":[{"host":"api.example.org","ports":[443],"decision":"allow"}],"max_bytes":9000000}"#;
+    const RULES: &str = r#"{"networks":["203.0.113.0/24"],"rules":[{"host":"api.example.org","ports":[443],"decision":"allow"}],"max_bytes":9000000}"#;
 
     fn report(connections: &[(u64, u64, u64)]) -> From {
         let one = |(id, bytes_out, bytes_in): &(u64, u64, u64)| ConnectionBytes {

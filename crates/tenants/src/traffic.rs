@@ -53,11 +53,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn new<'g>(
-        tenants: &Arc<Tenants>,
-        group_of: impl Fn(&str) -> Option<&'g str>,
-        counts: &Counts,
-    ) -> Self {
+    fn new<'g>(tenants: &Arc<Tenants>, group_of: impl Fn(&str) -> Option<&'g str>, counts: &Counts) -> Self {
         let mut sums = Self { tenants: tenants.clone(), bytes: HashMap::new() };
         for (principal, bytes) in &counts.bytes {
             sums.add(principal, group_of(principal), *bytes);
@@ -243,11 +239,20 @@ mod tests {
         // The next connections are added to the sums that are there.
         traffic.add(("b", None), 100, noon);
         traffic.add(("c", None), 1_000, noon);
-        assert_eq!((traffic.of("ml", (&both, NONE), noon), traffic.of("c", (&both, NONE), noon)), (Some(111), Some(1_000)));
+        assert_eq!(
+            (traffic.of("ml", (&both, NONE), noon), traffic.of("c", (&both, NONE), noon)),
+            (Some(111), Some(1_000))
+        );
         // A reload: another table.
-        assert_eq!((traffic.of("ml", (&one, NONE), noon), traffic.of("b", (&one, NONE), noon)), (Some(1), Some(110)));
+        assert_eq!(
+            (traffic.of("ml", (&one, NONE), noon), traffic.of("b", (&one, NONE), noon)),
+            (Some(1), Some(110))
+        );
         traffic.add(("a", None), 5, later);
-        assert_eq!((traffic.of("ml", (&one, NONE), later), traffic.of("b", (&one, NONE), later)), (Some(5), Some(0)));
+        assert_eq!(
+            (traffic.of("ml", (&one, NONE), later), traffic.of("b", (&one, NONE), later)),
+            (Some(5), Some(0))
+        );
     }
 
     #[test]

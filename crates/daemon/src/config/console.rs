@@ -78,7 +78,6 @@ pub(super) fn read(top: &Fields<'_>, tcp: Option<&Tcp>, issuers: &[Issuer]) -> O
     Some(listen)
 }
 
-/// Reads the secret of a client.
 fn secret(at: &At<'_>) -> Option<(PathBuf, String)> {
     let file = path(at)?;
     secret_file::read(&file).map_err(|why| at.problem(why)).ok().map(|secret| (file, secret))

@@ -167,7 +167,6 @@ fn grants(fields: &Fields<'_>) -> Vec<Grant> {
     at.items().iter().filter_map(read).collect()
 }
 
-/// Reads the path of a claim.
 fn claim(at: &At<'_>) -> Vec<String> {
     let path: Vec<_> = at.one_or_more().iter().filter_map(text).collect();
     if path.is_empty() {
