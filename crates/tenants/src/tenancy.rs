@@ -373,6 +373,20 @@ mod tests {
     }
 
     #[test]
+    fn bytes_follow_a_principal_to_the_tenant_of_its_group() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = bounds(|bounds| bounds.egress_mib_per_day = Some(2));
+        let tenancy = tenancy(&directory, own, Bounds::default());
+        tenancy.moved("oidc:corp:alice", MIB);
+        tenancy.connection("uid:1").unwrap();
+        tenancy.show_groups("oidc:corp:alice", &["corp:ml".to_owned()]);
+        tenancy.moved("oidc:corp:alice", MIB);
+        assert!(tenancy.connection("uid:1").is_err());
+        tenancy.show_groups("oidc:corp:alice", &[]);
+        tenancy.connection("uid:1").unwrap();
+    }
+
+    #[test]
     fn the_report_has_each_tenant_and_one_of_a_principal_alone() {
         let directory = tempfile::tempdir().unwrap();
         let tenancy = tenancy(&directory, bounds(|bounds| bounds.runs = Some(3)), Bounds::default());
