@@ -8,7 +8,6 @@ use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
 const ARROWS: [(&str, &str); 99] = [
-const ARROWS: [(&str, &str); 99] = [
     ("admission", ""),
     (
         "anomaly",
