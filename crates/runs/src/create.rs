@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::record::{Companion, Kept, Record, Spec, Workspace};
-use ::tenants::Resource;
+use ::tenants::{Amounts, Resource};
 use audit::{Event, Kind};
 use identity::{Principal, RunId};
 use jail::RootMode;
@@ -21,6 +21,7 @@ use crate::request::Parsed;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::stored;
+use crate::tenants::{amounts, used_by_all};
 use crate::way_out::{self, Outward, narrowed};
 use crate::{placeholders, task, variables};
 
@@ -138,8 +139,10 @@ impl Runs {
                 "the daemon is stopping and creates no further runs; try again after its start",
             ));
         }
+        self.gate.check_open()?;
         // Before the lock of living runs, which comes after that of kept workspaces.
-        let counts_left = self.launcher.tenancy().is_bounded(&principal.name, Resource::Disk);
+        let counts_left =
+            self.gate.counts() || self.launcher.tenancy().is_bounded(&principal.name, Resource::Disk);
         let left = if counts_left { self.left_by_principal() } else { BTreeMap::default() };
         let mut living = self.living();
         let containers = |run: &Run| 1 + run.record.borrow().companions.len();
@@ -163,10 +166,13 @@ impl Runs {
                 format!("workspace.managed.workspace_id: run {user} uses it: stop it first"),
             ));
         }
+        let used = if self.gate.counts() { used_by_all(&left, &living) } else { Amounts::default() };
         self.check_tenant(&living, left, &run.record.borrow())?;
         if let Workspace::Base { base } = run.spec().workspace {
             self.begin_on(base, principal)?;
         }
+        // Last: a request that is refused for another reason takes no turn.
+        self.gate.admit(amounts(&run.record.borrow()), used)?;
         living.insert(id, run.clone());
         Ok(())
     }
