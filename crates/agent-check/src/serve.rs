@@ -48,7 +48,9 @@ mod tests {
 
     use super::*;
 
-    async fn started(report: impl Fn() -> Report + Send + 'static) -> (std::net::SocketAddr, CancellationToken) {
+    async fn started(
+        report: impl Fn() -> Report + Send + 'static,
+    ) -> (std::net::SocketAddr, CancellationToken) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         tokio::spawn(serve(listener, report, stop.clone()));

@@ -32,8 +32,8 @@ pub struct Envoy {
 impl Envoy {
     pub(crate) fn run(self, context: &Context) -> Ended {
         let fleet = self.nodes.read(None)?;
-        let out = std::path::absolute(&self.out)
-            .map_err(|error| Failure::usage(format!("--out: {error}")))?;
+        let out =
+            std::path::absolute(&self.out).map_err(|error| Failure::usage(format!("--out: {error}")))?;
         let at: Directory = out
             .to_str()
             .unwrap_or_default()
@@ -42,7 +42,11 @@ impl Envoy {
         let files = fleet_config::envoy(&fleet, &self.balancer.front(), &at)
             .map_err(|error| Failure::usage(error.to_string()))?;
         put(&out, &files)?;
-        context.ui.note(&format!("wrote {} nodes; start Envoy with: envoy -c {}", fleet.nodes.len(), at.file("envoy.json")));
+        context.ui.note(&format!(
+            "wrote {} nodes; start Envoy with: envoy -c {}",
+            fleet.nodes.len(),
+            at.file("envoy.json")
+        ));
         Ok(Exit::Ok)
     }
 }

@@ -16,7 +16,7 @@ use crate::write::replace;
 /// change, `systemctl reload haproxy` takes the new file, and no stream ends.
 #[derive(Args, Debug)]
 #[command(
-    before_help = "Example: coffer fleet haproxy --nodes nodes.yaml --listen-tls /etc/haproxy/tls --node-tls /etc/haproxy/node-tls --out /etc/haproxy/haproxy.cfg"
+    before_help = "Example: coffer fleet haproxy --nodes nodes.yaml --listen-tls /etc/haproxy/tls --node-tls /etc/haproxy/node-tls --out /etc/haproxy/fleet.cfg"
 )]
 pub struct Haproxy {
     #[command(flatten)]

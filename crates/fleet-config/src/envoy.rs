@@ -20,10 +20,15 @@ const HTTP_OPTIONS: &str = "extensions.upstreams.http.v3.HttpProtocolOptions";
 const MANAGER: &str = "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
 const ROUTER: &str = "extensions.filters.http.router.v3.Router";
 const OTHER_HOST: &str = "extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate";
-const MOST_CONNECTIONS: &str = "extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig";
+const MOST_CONNECTIONS: &str =
+    "extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig";
 
 /// Returns the files of the directory `at`, by name: first those that `envoy.json` names, then itself.
-pub fn files(fleet: &Fleet, front: &Front, at: &Directory) -> Result<Vec<(&'static str, String)>, NoServices> {
+pub fn files(
+    fleet: &Fleet,
+    front: &Front,
+    at: &Directory,
+) -> Result<Vec<(&'static str, String)>, NoServices> {
     let files = [
         ("clusters.json", resources(clusters(fleet, at)?)),
         ("routes.json", resources(vec![routes(fleet)])),
@@ -205,9 +210,7 @@ fn routes(fleet: &Fleet) -> Value {
             json!({ "match": exact, "route": to(&name_of(node)) })
         })
         .collect();
-    let overwritten = |key, value| {
-        json!({ "header": { "key": key, "value": value }, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD" })
-    };
+    let overwritten = |key, value| json!({ "header": { "key": key, "value": value }, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD" });
     routes.push(json!({
         "match": header(json!({ "present_match": true })),
         "direct_response": { "status": 200 },
@@ -375,7 +378,10 @@ mod tests {
         let files = read(&listed());
         for cluster in files["clusters.json"]["resources"].as_array().unwrap() {
             let tls = &cluster["transport_socket"]["typed_config"];
-            assert_eq!((&tls["auto_host_sni"], &tls["auto_sni_san_validation"]), (&json!(true), &json!(true)));
+            assert_eq!(
+                (&tls["auto_host_sni"], &tls["auto_sni_san_validation"]),
+                (&json!(true), &json!(true))
+            );
             let common = &tls["common_tls_context"];
             assert_eq!(common["validation_context_sds_secret_config"]["name"], "nodes");
             assert_eq!(common["tls_certificate_sds_secret_configs"][0]["name"], "balancer");
@@ -385,7 +391,8 @@ mod tests {
         assert_eq!(chain["transport_socket"]["typed_config"]["require_client_certificate"], true);
         let key = &files["balancer.json"]["resources"][0]["tls_certificate"]["private_key"]["filename"];
         assert_eq!(key, "/etc/balancer/node tls/key.pem");
-        let authority = &files["clients.json"]["resources"][0]["validation_context"]["trusted_ca"]["filename"];
+        let authority =
+            &files["clients.json"]["resources"][0]["validation_context"]["trusted_ca"]["filename"];
         assert_eq!(authority, "/etc/balancer/tls/ca.pem");
     }
 

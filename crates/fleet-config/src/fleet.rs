@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use document::{At, Problem};
 use node_id::NodeId;
 
-use crate::names::{BadName, DnsName, Endpoint, Host, HostName, Ids, NodeNames};
+use crate::names::{BadName, DnsName, Endpoint, Host, HostName, Ids, MAX_NODES, NodeNames};
 
-/// Maximum number of nodes.
-pub const MAX_NODES: usize = 512;
 /// Largest weight, which is HAProxy's.
 const MAX_WEIGHT: u64 = 256;
 
@@ -65,13 +63,7 @@ impl Fleet {
     }
 
     /// Returns the fleet whose nodes have such names, and whose hosts DNS has for `name`.
-    pub fn of_names(
-        name: DnsName,
-        port: u16,
-        names: &NodeNames,
-        ids: &Ids,
-        agent_port: Option<u16>,
-    ) -> Self {
+    pub fn of_names(name: DnsName, port: u16, names: &NodeNames, ids: &Ids, agent_port: Option<u16>) -> Self {
         let node = |id: &NodeId| {
             let server_name = names.name_of(*id);
             let endpoint = Endpoint { host: Host::Name(server_name.clone()), port };
@@ -96,7 +88,9 @@ fn node(at: &At<'_>, seen: &mut BTreeSet<NodeId>) -> Option<Node> {
         (Some(at), _) => parsed(at),
         (None, Some(Endpoint { host: Host::Name(name), .. })) => Some(name.clone()),
         (None, Some(_)) => {
-            fields.at("server_name").problem("is missing: the name in the node's certificate, because `address` has none");
+            fields
+                .at("server_name")
+                .problem("is missing: the name in the node's certificate, because `address` has none");
             None
         }
         (None, None) => None,
@@ -107,7 +101,13 @@ fn node(at: &At<'_>, seen: &mut BTreeSet<NodeId>) -> Option<Node> {
         Some(agent) => Some(agent?),
         None => None,
     };
-    Some(Node { id: id?, endpoint: endpoint?, server_name: server_name?, weight: u16::try_from(weight).ok()?, agent })
+    Some(Node {
+        id: id?,
+        endpoint: endpoint?,
+        server_name: server_name?,
+        weight: u16::try_from(weight).ok()?,
+        agent,
+    })
 }
 
 /// Reads a value of a type, or reports why it is not one.
@@ -172,7 +172,8 @@ mod tests {
 
     #[test]
     fn a_list_has_nodes_and_not_too_many() {
-        let many: String = (1..=513).map(|id| format!("- {{ id: {id}, address: 'n{id}.example.org:1' }}\n")).collect();
+        let many: String =
+            (1..=513).map(|id| format!("- {{ id: {id}, address: 'n{id}.example.org:1' }}\n")).collect();
         for text in ["", "nodes:", "nodes: []", "nodes: 7", &format!("nodes:\n{many}")] {
             assert!(Fleet::read("f", text).is_err(), "{}", text.len());
         }

@@ -26,7 +26,11 @@ pub fn text(fleet: &Fleet, front: &Front) -> String {
                     format!("{} agent-addr {} agent-port {}", agent_check(), agent.host, agent.port)
                 });
                 let name = node.server_name.to_string();
-                server(node, front, &format!("{}{}", checked(&name, CREATES_EVERY), agent.unwrap_or_default()))
+                server(
+                    node,
+                    front,
+                    &format!("{}{}", checked(&name, CREATES_EVERY), agent.unwrap_or_default()),
+                )
             }));
             lines.extend(backend("any", None, true));
             let tracked = |node: &Node| server(node, front, &format!(" track {0}/{0}", name_of(node)));
@@ -38,7 +42,13 @@ pub fn text(fleet: &Fleet, front: &Front) -> String {
                 [("create", CREATION, CREATES_EVERY, agent), ("any", LIVENESS, LIVES_EVERY, None)]
             {
                 lines.extend(backend(backend_name, Some(health), true));
-                lines.push(template((name, *port), fleet.nodes.len(), front, every, &agent.unwrap_or_default()));
+                lines.push(template(
+                    (name, *port),
+                    fleet.nodes.len(),
+                    front,
+                    every,
+                    &agent.unwrap_or_default(),
+                ));
             }
         }
     }
@@ -123,7 +133,10 @@ fn frontend(fleet: &Fleet, front: &Front) -> Vec<String> {
     lines.push(format!("    http-request {unknown} if {{ {count} gt 1 }}"));
     lines.push(format!("    http-request {unknown} if names_a_node !known"));
     lines.extend(
-        fleet.nodes.iter().map(|node| format!("    use_backend {} if {{ {value} -m str {} }}", name_of(node), node.id)),
+        fleet
+            .nodes
+            .iter()
+            .map(|node| format!("    use_backend {} if {{ {value} -m str {} }}", name_of(node), node.id)),
     );
     lines.push(format!("    use_backend create if {{ path -m str {CREATE_RUN} }}"));
     lines.push("    default_backend any".to_owned());
@@ -141,7 +154,9 @@ fn backend(name: &str, health: Option<&'static str>, is_shared: bool) -> Vec<Str
         lines.push("    balance roundrobin".to_owned());
     }
     if let Some(service) = health {
-        lines.push(format!("    # Health of `{service}`: the request and the answer SERVING, as bytes of HTTP/2."));
+        lines.push(format!(
+            "    # Health of `{service}`: the request and the answer SERVING, as bytes of HTTP/2."
+        ));
         lines.push("    option tcp-check".to_owned());
         lines.push("    tcp-check connect default".to_owned());
         lines.push(format!("    tcp-check send-binary {}", request(service)));
@@ -154,7 +169,9 @@ fn backend(name: &str, health: Option<&'static str>, is_shared: bool) -> Vec<Str
 /// Returns the options of a connection to a host whose certificate has `name`.
 fn tls(front: &Front, name: &str) -> String {
     let (certificate, authority) = (front.node_tls.file("cert.pem"), front.node_tls.file("ca.pem"));
-    format!(" ssl crt '{certificate}' ca-file '{authority}' verify required sni str({name}) verifyhost {name} alpn h2")
+    format!(
+        " ssl crt '{certificate}' ca-file '{authority}' verify required sni str({name}) verifyhost {name} alpn h2"
+    )
 }
 
 fn checked(name: &str, every: &str) -> String {
@@ -167,7 +184,10 @@ fn agent_check() -> &'static str {
 
 fn server(node: &Node, front: &Front, options: &str) -> String {
     let (name, endpoint, weight) = (name_of(node), &node.endpoint, node.weight);
-    format!("    server {name} {endpoint} weight {weight}{}{options}", tls(front, &node.server_name.to_string()))
+    format!(
+        "    server {name} {endpoint} weight {weight}{}{options}",
+        tls(front, &node.server_name.to_string())
+    )
 }
 
 /// Returns as many servers as there may be nodes, each for one host that DNS has.
@@ -255,7 +275,11 @@ mod tests {
         let down = "on-marked-down shutdown-sessions";
         assert_eq!(
             servers(&text, "backend node-20"),
-            [format!("server node-20 192.0.2.20:7443 weight 1 {} {} {down}", tls(twenty), check(twenty, "500ms"))]
+            [format!(
+                "server node-20 192.0.2.20:7443 weight 1 {} {} {down}",
+                tls(twenty),
+                check(twenty, "500ms")
+            )]
         );
         for (head, health) in
             [("backend create", CREATION), ("backend node-1", LIVENESS), ("backend node-20", LIVENESS)]

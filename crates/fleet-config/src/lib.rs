@@ -10,9 +10,9 @@ mod names;
 use std::net::SocketAddr;
 
 pub use envoy::{NoServices, files as envoy};
-pub use fleet::{Fleet, MAX_NODES, Node, Pool};
+pub use fleet::{Fleet, Node, Pool};
 pub use haproxy::text as haproxy;
-pub use names::{BadName, Directory, DnsName, Endpoint, Host, HostName, Ids, NodeNames};
+pub use names::{BadName, Directory, DnsName, Endpoint, Host, HostName, Ids, MAX_NODES, NodeNames};
 
 /// Name under which the health of a node says that it makes runs.
 const CREATION: &str = "cofferdam.create";

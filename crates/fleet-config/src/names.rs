@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use node_id::NodeId;
 
-use crate::fleet::MAX_NODES;
-
+/// Maximum number of nodes.
+pub const MAX_NODES: usize = 512;
 /// Part of a template that is replaced by a node's number.
 const ID: &str = "{id}";
 
@@ -20,7 +20,9 @@ pub enum BadName {
         "must be a host name, or the name of SRV records that ends in one, such as _cofferd._tcp.fleet.example.org"
     )]
     Dns,
-    #[error("must be a host and a port, such as node-1.example.org:7443, 192.0.2.1:7443 or [2001:db8::1]:7443")]
+    #[error(
+        "must be a host and a port, such as node-1.example.org:7443, 192.0.2.1:7443 or [2001:db8::1]:7443"
+    )]
     Endpoint,
     #[error("must be a host name with {{id}} in it once, such as node-{{id}}.fleet.example.org")]
     Template,
@@ -247,8 +249,29 @@ mod tests {
         }
         let long = format!("{}.org", "a".repeat(64));
         for wrong in [
-            "", ".", "a.", ".a", "a..b", "-a", "a-", "a b", "a\nb", "a'b", "a\"b", "a#b", "a{b", "a%b", "a/b", "a:1",
-            "_a.b", "192.0.2.1", "1", "a.1", "ä.org", &long, &"a.".repeat(127),
+            "",
+            ".",
+            "a.",
+            ".a",
+            "a..b",
+            "-a",
+            "a-",
+            "a b",
+            "a\nb",
+            "a'b",
+            "a\"b",
+            "a#b",
+            "a{b",
+            "a%b",
+            "a/b",
+            "a:1",
+            "_a.b",
+            "192.0.2.1",
+            "1",
+            "a.1",
+            "ä.org",
+            &long,
+            &"a.".repeat(127),
         ] {
             assert_eq!(wrong.parse::<HostName>(), Err(BadName::Host), "{wrong:?}");
         }
@@ -271,8 +294,21 @@ mod tests {
             assert_eq!(endpoint.parse::<Endpoint>().unwrap().to_string(), endpoint);
         }
         for wrong in [
-            "", ":1", "a", "a:", "a:0", "a:65536", "a:+1", "a: 1", "a:1 b", "2001:db8::1:7443", "[::1]", "[fe80::1%2]:1",
-            "192.0.2.1", "192.0.2.1:0", "a:1\n",
+            "",
+            ":1",
+            "a",
+            "a:",
+            "a:0",
+            "a:65536",
+            "a:+1",
+            "a: 1",
+            "a:1 b",
+            "2001:db8::1:7443",
+            "[::1]",
+            "[fe80::1%2]:1",
+            "192.0.2.1",
+            "192.0.2.1:0",
+            "a:1\n",
         ] {
             assert_eq!(wrong.parse::<Endpoint>(), Err(BadName::Endpoint), "{wrong:?}");
         }
@@ -282,7 +318,9 @@ mod tests {
     fn names_of_nodes_have_the_number_once() {
         let names: NodeNames = "node-{id}.Fleet.example.org".parse().unwrap();
         assert_eq!(names.name_of("7".parse().unwrap()).to_string(), "node-7.fleet.example.org");
-        for wrong in ["", "{id}", "node.example.org", "{id}-{id}.example.org", "a.{id}", "a b{id}.org", "{id}\n.org"] {
+        for wrong in
+            ["", "{id}", "node.example.org", "{id}-{id}.example.org", "a.{id}", "a b{id}.org", "{id}\n.org"]
+        {
             assert_eq!(wrong.parse::<NodeNames>(), Err(BadName::Template), "{wrong:?}");
         }
     }
@@ -297,11 +335,27 @@ mod tests {
 
     #[test]
     fn ids_are_ranges_of_numbers() {
-        let ids = |text: &str| text.parse::<Ids>().map(|ids| ids.0.iter().map(|id| id.get()).collect::<Vec<_>>());
+        let ids =
+            |text: &str| text.parse::<Ids>().map(|ids| ids.0.iter().map(|id| id.get()).collect::<Vec<_>>());
         assert_eq!(ids("1-3"), Ok(vec![1, 2, 3]));
         assert_eq!(ids("9,1-2,65535"), Ok(vec![1, 2, 9, 65_535]));
         assert_eq!(ids("1-512").unwrap().len(), MAX_NODES);
-        for wrong in ["", "0", "0-3", "3-1", "1,1", "1-3,2", "1-513", "1-512,600", "65536", "1-", "-1", "a", "1;2", " 1"] {
+        for wrong in [
+            "",
+            "0",
+            "0-3",
+            "3-1",
+            "1,1",
+            "1-3,2",
+            "1-513",
+            "1-512,600",
+            "65536",
+            "1-",
+            "-1",
+            "a",
+            "1;2",
+            " 1",
+        ] {
             assert_eq!(ids(wrong), Err(BadName::Ids), "{wrong:?}");
         }
     }
