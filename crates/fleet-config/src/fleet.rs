@@ -39,7 +39,7 @@ pub enum Pool {
     },
 }
 
-/// Nodes behind one address.
+/// Nodes that share one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
     pub nodes: Vec<Node>,

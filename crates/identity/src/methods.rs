@@ -211,6 +211,13 @@ mod tests {
     use super::{Credential, METHODS, Role, method};
 
     #[test]
+    fn a_certificate_alone_opens_the_check_of_health_and_nothing_else() {
+        let open: Vec<&str> =
+            METHODS.iter().filter(|method| method.admits_certificates).map(|method| method.path).collect();
+        assert_eq!(open, ["/grpc.health.v1.Health/Check"]);
+    }
+
+    #[test]
     fn the_table_is_sorted_and_each_row_is_found_by_its_path_alone() {
         assert!(METHODS.is_sorted_by(|one, next| one.path < next.path));
         for one in METHODS {

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::secrets::Source;
+use agent_check::Settings as AgentCheck;
 use audit_service::Settings;
 use bases::BaseBounds;
 use checkpoints::CheckpointBounds;
@@ -43,7 +44,6 @@ use host_launch::WeakerForm;
 use identity::{Certified, Roles};
 use mirrors::MirrorBounds;
 use model_usage::Price;
-use agent_check::Settings as AgentCheck;
 use node::Settings as NodeSettings;
 use runs::{HarnessOnBind, OnStop, PoolEntry, RunBounds};
 use serde_json::{Value, json};
