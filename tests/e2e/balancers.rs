@@ -157,7 +157,7 @@ impl Fleet {
         format!("https://localhost:{}", self.port)
     }
 
-    /// A connection of its own, through the balancer.
+    /// Another connection through the balancer.
     fn client(&self) -> Client {
         self.client_with(Some("ci"))
     }
@@ -181,7 +181,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // Of HAProxy, the workers end with it.
+        // The workers of HAProxy end with their master.
         self.signal(Signal::TERM);
         if std::thread::panicking() {
             eprintln!(

@@ -1,7 +1,7 @@
 //! The configuration of Envoy, as files of one directory.
 //!
-//! Envoy reads `envoy.json` once. It watches the others, and takes one that is replaced by another file (rename(2)) without a
-//! new process: streams go on, also those to a node that is gone from the list.
+//! Envoy reads `envoy.json` once. It watches the others, and takes one that is replaced by another file (rename(2))
+//! without a new process: streams go on, also those to a node that is gone from the list.
 
 use serde_json::{Value, json};
 
@@ -210,7 +210,10 @@ fn routes(fleet: &Fleet) -> Value {
             json!({ "match": exact, "route": to(&name_of(node)) })
         })
         .collect();
-    let overwritten = |key, value| json!({ "header": { "key": key, "value": value }, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD" });
+    let overwritten = |key, value| {
+        let header = json!({ "key": key, "value": value });
+        json!({ "header": header, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD" })
+    };
     routes.push(json!({
         "match": header(json!({ "present_match": true })),
         "direct_response": { "status": 200 },
