@@ -30,12 +30,12 @@ pub fn files(
     at: &Directory,
 ) -> Result<Vec<(&'static str, String)>, NoServices> {
     let files = [
-        ("clusters.json", resources(clusters(fleet, at)?)),
-        ("routes.json", resources(vec![routes(fleet)])),
-        ("listener.json", resources(vec![certificate("listener", &front.tls)])),
-        ("clients.json", resources(vec![authority("clients", &front.tls)])),
-        ("balancer.json", resources(vec![certificate("balancer", &front.node_tls)])),
-        ("nodes.json", resources(vec![authority("nodes", &front.node_tls)])),
+        ("clusters.json", resources(&clusters(fleet, at)?)),
+        ("routes.json", resources(&[routes(fleet)])),
+        ("listener.json", resources(&[certificate("listener", &front.tls)])),
+        ("clients.json", resources(&[authority("clients", &front.tls)])),
+        ("balancer.json", resources(&[certificate("balancer", &front.node_tls)])),
+        ("nodes.json", resources(&[authority("nodes", &front.node_tls)])),
         ("envoy.json", bootstrap(front, at)),
     ];
     Ok(files.into_iter().map(|(name, file)| (name, format!("{file:#}\n"))).collect())
@@ -52,7 +52,7 @@ fn typed(name: &str, mut message: Value) -> Value {
     message
 }
 
-fn resources(resources: Vec<Value>) -> Value {
+fn resources(resources: &[Value]) -> Value {
     json!({ "resources": resources })
 }
 
@@ -197,8 +197,7 @@ fn ejection() -> Value {
 
 /// Returns the routes: a node's by the header, then runs that are created, then all others.
 fn routes(fleet: &Fleet) -> Value {
-    let header = |condition: Value| {
-        let mut condition = condition;
+    let header = |mut condition: Value| {
         condition["name"] = node_id::NODE_METADATA.into();
         json!({ "prefix": "/", "headers": [condition] })
     };

@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn a_list_has_nodes_and_not_too_many() {
-        let many: String =
-            (1..=513).map(|id| format!("- {{ id: {id}, address: 'n{id}.example.org:1' }}\n")).collect();
+        let item = |id: u32| format!("- {{ id: {id}, address: 'n{id}.example.org:1' }}");
+        let many = (1..=513).map(item).collect::<Vec<_>>().join("\n");
         for text in ["", "nodes:", "nodes: []", "nodes: 7", &format!("nodes:\n{many}")] {
             assert!(Fleet::read("f", text).is_err(), "{}", text.len());
         }
