@@ -239,6 +239,8 @@ impl Client {
     async fn watch(&mut self, run_id: &str, node: u16) -> tonic::Streaming<v1::WatchRunsResponse> {
         let mut request = self.alice.shows(v1::WatchRunsRequest { run_id: run_id.to_owned() });
         request.metadata_mut().insert(NODE_METADATA, node.to_string().parse().unwrap());
+        // An order of a client, which would end the stream if Envoy obeyed it.
+        request.metadata_mut().insert("x-envoy-upstream-rq-timeout-ms", "1".parse().unwrap());
         self.clients.runs.watch_runs(request).await.unwrap().into_inner()
     }
 

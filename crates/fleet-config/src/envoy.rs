@@ -248,8 +248,9 @@ fn bootstrap(front: &Front, at: &Directory) -> Value {
         "stat_prefix": "fleet",
         "codec_type": "HTTP2",
         "use_remote_address": true,
-        // Envoy obeys headers of addresses that it takes for internal, such as one that has it retry: there are none.
-        "internal_address_config": { "cidr_ranges": [] },
+        // Envoy obeys headers from internal addresses, such as one that has it retry. An empty list means all private
+        // addresses, so this one is of no client.
+        "internal_address_config": { "cidr_ranges": [{ "address_prefix": "255.255.255.255", "prefix_len": 32 }] },
         "forward_client_cert_details": "SANITIZE",
         "generate_request_id": false,
         "server_header_transformation": "PASS_THROUGH",
@@ -394,7 +395,10 @@ mod tests {
         let chain = &files["envoy.json"]["static_resources"]["listeners"][0]["filter_chains"][0];
         assert_eq!(chain["transport_socket"]["typed_config"]["require_client_certificate"], true);
         let internal = &chain["filters"][0]["typed_config"]["internal_address_config"];
-        assert_eq!(*internal, json!({ "cidr_ranges": [] }));
+        assert_eq!(
+            internal["cidr_ranges"],
+            json!([{ "address_prefix": "255.255.255.255", "prefix_len": 32 }])
+        );
         let key = &files["balancer.json"]["resources"][0]["tls_certificate"]["private_key"]["filename"];
         assert_eq!(key, "/etc/balancer/node tls/key.pem");
         let authority =
