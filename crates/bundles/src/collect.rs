@@ -70,9 +70,9 @@ pub(super) struct Log {
 
 /// Reads the log in `directory` up to the record `head`, and collects the run's records.
 ///
-/// Another principal may have chosen the id for a run before, and deleted that one. `owner` is the only principal whose records are
-/// collected; `None` is all. Calls `tell` with the sequence number that the reading has reached. `tell` returns false if the client no longer
-/// waits.
+/// Another principal may have chosen the id for a run before, and deleted that run. `owner` is the only principal whose
+/// run counts; `None` is all. Calls `tell` with the sequence number that the reading has reached. `tell` returns false if
+/// the client no longer waits.
 pub(super) fn read(
     directory: &Path,
     (run_id, owner): (&str, Option<&str>),
