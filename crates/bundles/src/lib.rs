@@ -100,9 +100,13 @@ impl Wanted {
 /// Operators and auditors may have bundles of any run, also of deleted ones. Other principals may have bundles of runs
 /// that they may use. A principal with the token of a run may have none.
 fn may_have(principal: &Principal, record: Option<&Record>) -> bool {
-    let any = [Role::Operator, Role::Auditor].into_iter().any(|role| principal.roles.has(role));
     let own = record.is_some_and(|record| principal.may_use(&record.spec.principal));
-    principal.run.is_none() && (any || own)
+    principal.run.is_none() && (may_have_all(principal) || own)
+}
+
+/// Returns true if the principal may have bundles of any run.
+fn may_have_all(principal: &Principal) -> bool {
+    [Role::Operator, Role::Auditor].into_iter().any(|role| principal.roles.has(role))
 }
 
 fn no_run(id: RunId) -> Refusal {
@@ -132,8 +136,11 @@ async fn make(
     let log = bundles.audit.directory().to_owned();
     let location = bundles.location.clone();
     let (run, told) = (run_id.clone(), events.clone());
-    let collected =
-        blocking(move || collect::read(&log, &run, head, &location, |at| told.progress(at, head))).await?;
+    let owner = record.filter(|_| !may_have_all(principal)).map(|record| record.spec.principal.clone());
+    let collected = blocking(move || {
+        collect::read(&log, (&run, owner.as_deref()), head, &location, |at| told.progress(at, head))
+    });
+    let collected = collected.await?;
     let Collected { mut log, records, summary } = collected;
     if !summary.is_whole() && !wanted.allow_incomplete {
         return Err(incomplete(wanted.run, &summary, log.removed()));

@@ -18,8 +18,8 @@ const MOST: usize = 4_096;
 const LONGEST: u64 = 16 << 20;
 /// Time between two notes that a principal was seen, seconds.
 const SEEN: i64 = 3_600;
-/// Version of the file.
-const FORMAT: u32 = 1;
+/// Version of the file. A daemon that cannot read the file knows no groups until the next tokens.
+pub const FORMAT: u32 = 1;
 
 /// The group of a principal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
