@@ -1,23 +1,5 @@
 """The messages of the API, `cofferdam.v1`. Generated from `proto/`, which says what each field means."""
 
-from cofferdam._proto.node_pb2 import (
-    DrainNodeRequest,
-    DrainNodeResponse,
-    GetNodeRequest,
-    GetNodeResponse,
-    Node,
-    NodeAmounts,
-    NodeBase,
-    NodeDrain,
-    NodeImage,
-    NodePool,
-    NodeVersions,
-    UndrainNodeRequest,
-    UndrainNodeResponse,
-    WatchNodeRequest,
-    WatchNodeResponse,
-)
-
 from cofferdam._proto.agent_checkpoint_pb2 import (
     AgentCheckpoint,
     CheckpointCreate,
@@ -180,6 +162,23 @@ from cofferdam._proto.limit_pb2 import (
     ThrottleAgentResponse,
 )
 from cofferdam._proto.mcp_pb2 import McpContent, McpRequest, McpResult, McpServerStatus
+from cofferdam._proto.node_pb2 import (
+    DrainNodeRequest,
+    DrainNodeResponse,
+    GetNodeRequest,
+    GetNodeResponse,
+    Node,
+    NodeAmounts,
+    NodeBase,
+    NodeDrain,
+    NodeImage,
+    NodePool,
+    NodeVersions,
+    UndrainNodeRequest,
+    UndrainNodeResponse,
+    WatchNodeRequest,
+    WatchNodeResponse,
+)
 from cofferdam._proto.operation_pb2 import (
     ContentEncoding,
     CreateFile,
