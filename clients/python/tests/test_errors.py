@@ -14,11 +14,11 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from cofferdam import errors, v1
+from cofferdam import Client, errors, v1
 from cofferdam._async.caller import Outcome, check_kept
 from cofferdam._async.commands import _judged
 from cofferdam._signals import parse
-from cofferdam._status import DETAILS, failed, made_of, refused
+from cofferdam._status import DETAILS, UNCONNECTED, failed, made_of, refused
 from cofferdam.integrations._shell import said_of
 from cofferdam.types import CommandResult
 
@@ -98,6 +98,30 @@ def test_an_error_is_of_the_infrastructure_exactly_where_the_daemon_says_so(
         assert isinstance(error, kind) or reason not in named
     assert (error.fault, error.retry_safe, dict(error.details)) == (fault.lower(), True, {"rule": "r"})
     assert dict(error.evidence) == {"engine.exit_code": "137"}
+
+
+class Cut(grpc.RpcError, Failed):
+    """An attempt that came to no answer."""
+
+
+@pytest.mark.parametrize(("details", "retry_safe"), [("Socket closed", False), (UNCONNECTED, True)])
+def test_a_request_is_safe_to_repeat_only_if_none_of_its_attempts_was_sent(
+    tmp_path: Path, details: str, retry_safe: bool
+) -> None:
+    attempts = [Cut(grpc.StatusCode.UNAVAILABLE, None, details)]
+
+    def call(request: v1.CreateRunRequest, **_: object) -> v1.CreateRunResponse:
+        raise attempts.pop() if attempts else Cut(grpc.StatusCode.UNAVAILABLE, None, UNCONNECTED)
+
+    with Client(f"unix:{tmp_path}/none.sock", reconnect_timeout=0.3) as client:
+        transport = client._transport
+        # As after an answer to an earlier request.
+        transport._connected = True
+        transport._callables["/cofferdam.v1.RunService/CreateRun"] = call
+        with pytest.raises(errors.NodeLostError) as lost:
+            client.runs.create_run(v1.CreateRunRequest(request_id="r"))
+    assert not attempts
+    assert (lost.value.request_id, lost.value.retry_safe) == ("r", retry_safe)
 
 
 def test_a_failed_call_says_whose_failure_it_is() -> None:

@@ -116,11 +116,13 @@ class Transport:
         call = self._callables.get(method.path) or self._callable(method, "unary_unary")
         timeout = self.settings.request_timeout if timeout is None else timeout
         patience: Patience | None = None
+        # Of all attempts: one that was lost may have been carried out, whatever happened to those after it.
+        unsent = True
         while True:
             try:
                 response: Response = await call(request, timeout=timeout, metadata=self.settings.metadata_for(request))
             except grpc.aio.AioRpcError as error:
-                refusal, unsent = refused(error), never_left(error)
+                refusal, unsent = refused(error), unsent and never_left(error)
                 may_repeat = method.may_repeat(request) or unsent
             else:
                 self._connected = True
