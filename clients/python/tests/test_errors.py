@@ -1,6 +1,7 @@
 """From a status to an exception, without a daemon."""
 
 import asyncio
+import json
 import pickle
 import signal
 import socket
@@ -17,6 +18,7 @@ from google.rpc.status_pb2 import Status
 from cofferdam import Client, errors, v1
 from cofferdam._async.caller import Outcome, check_kept
 from cofferdam._async.commands import _judged
+from cofferdam._node import names_node
 from cofferdam._signals import parse
 from cofferdam._status import DETAILS, UNCONNECTED, failed, made_of, refused
 from cofferdam.integrations._shell import said_of
@@ -104,24 +106,45 @@ class Cut(grpc.RpcError, Failed):
     """An attempt that came to no answer."""
 
 
+def lost_connection(place: Path, attempts: list[Cut]) -> Client:
+    """A client that had an answer, whose creates fail so, from the last one on, and then find no daemon."""
+
+    class Create:
+        @staticmethod
+        def with_call(request: v1.CreateRunRequest, **_: object) -> None:
+            raise attempts.pop() if attempts else Cut(grpc.StatusCode.UNAVAILABLE, None, UNCONNECTED)
+
+    client = Client(f"unix:{place}/none.sock", reconnect_timeout=0.3)
+    client._transport._connected = True
+    client._transport._callables["/cofferdam.v1.RunService/CreateRun"] = Create
+    return client
+
+
 @pytest.mark.parametrize(("details", "retry_safe"), [("Socket closed", False), (UNCONNECTED, True)])
 def test_a_request_is_safe_to_repeat_only_if_none_of_its_attempts_was_sent(
     tmp_path: Path, details: str, retry_safe: bool
 ) -> None:
     attempts = [Cut(grpc.StatusCode.UNAVAILABLE, None, details)]
-
-    def call(request: v1.CreateRunRequest, **_: object) -> v1.CreateRunResponse:
-        raise attempts.pop() if attempts else Cut(grpc.StatusCode.UNAVAILABLE, None, UNCONNECTED)
-
-    with Client(f"unix:{tmp_path}/none.sock", reconnect_timeout=0.3) as client:
-        transport = client._transport
-        # As after an answer to an earlier request.
-        transport._connected = True
-        transport._callables["/cofferdam.v1.RunService/CreateRun"] = call
-        with pytest.raises(errors.NodeLostError) as lost:
-            client.runs.create_run(v1.CreateRunRequest(request_id="r"))
+    with lost_connection(tmp_path, attempts) as client, pytest.raises(errors.NodeLostError) as lost:
+        client.runs.create_run(v1.CreateRunRequest(request_id="r"))
     assert not attempts
     assert (lost.value.request_id, lost.value.retry_safe) == ("r", retry_safe)
+
+
+def test_in_a_fleet_no_request_is_repeated_that_may_reach_another_node(tmp_path: Path) -> None:
+    cut = Cut(grpc.StatusCode.UNAVAILABLE, None, "Socket closed")
+    vectors = json.loads((Path(__file__).parents[2] / "nodes.json").read_text())
+    base = next(written for written, node in vectors["ids"].items() if node == 7)
+    on_base = v1.Workspace(base=v1.BaseWorkspace(base_id=base))
+    for workspace, in_fleet, left in ((None, True, 1), (on_base, True, 0), (None, False, 0)):
+        attempts = [cut, cut]
+        with lost_connection(tmp_path, attempts) as client:
+            client._transport._is_in_fleet = in_fleet
+            with pytest.raises(errors.NodeLostError) as lost:
+                client.runs.create_run(v1.CreateRunRequest(request_id="r", workspace=workspace))
+        assert (len(attempts), lost.value.request_id, lost.value.retry_safe) == (left, "r", False)
+    assert names_node((("date", "now"), ("cofferdam-node", "7")))
+    assert not names_node((("date", "now"),))
 
 
 def test_a_failed_call_says_whose_failure_it_is() -> None:
