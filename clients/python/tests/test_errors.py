@@ -7,6 +7,7 @@ import signal
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -15,7 +16,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from cofferdam import Client, errors, v1
+from cofferdam import Client, Sandbox, errors, v1
 from cofferdam._async.caller import Outcome, check_kept
 from cofferdam._async.commands import _judged
 from cofferdam._node import names_node
@@ -102,17 +103,32 @@ def test_an_error_is_of_the_infrastructure_exactly_where_the_daemon_says_so(
     assert dict(error.evidence) == {"engine.exit_code": "137"}
 
 
-class Cut(grpc.RpcError, Failed):
+class Cut(grpc.RpcError):
     """An attempt that came to no answer."""
 
+    def __init__(self, details: str) -> None:
+        super().__init__(details)
+        self._details = details
 
-def lost_connection(place: Path, attempts: list[Cut]) -> Client:
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self) -> str:
+        return self._details
+
+    def trailing_metadata(self) -> Any:
+        return None
+
+
+def lost_connection(place: Path, attempts: list[Cut], asked: list[v1.CreateRunRequest] | None = None) -> Client:
     """A client that had an answer, whose creates fail so, from the last one on, and then find no daemon."""
 
     class Create:
         @staticmethod
         def with_call(request: v1.CreateRunRequest, **_: object) -> None:
-            raise attempts.pop() if attempts else Cut(grpc.StatusCode.UNAVAILABLE, None, UNCONNECTED)
+            if asked is not None:
+                asked.append(request)
+            raise attempts.pop() if attempts else Cut(UNCONNECTED)
 
     client = Client(f"unix:{place}/none.sock", reconnect_timeout=0.3)
     client._transport._connected = True
@@ -124,15 +140,25 @@ def lost_connection(place: Path, attempts: list[Cut]) -> Client:
 def test_a_request_is_safe_to_repeat_only_if_none_of_its_attempts_was_sent(
     tmp_path: Path, details: str, retry_safe: bool
 ) -> None:
-    attempts = [Cut(grpc.StatusCode.UNAVAILABLE, None, details)]
+    attempts = [Cut(details)]
     with lost_connection(tmp_path, attempts) as client, pytest.raises(errors.NodeLostError) as lost:
         client.runs.create_run(v1.CreateRunRequest(request_id="r"))
     assert not attempts
     assert (lost.value.request_id, lost.value.retry_safe) == ("r", retry_safe)
 
 
+def test_a_sandbox_gets_its_id_from_the_daemon_and_is_asked_for_by_one_request_id(tmp_path: Path) -> None:
+    asked: list[v1.CreateRunRequest] = []
+    with lost_connection(tmp_path, [Cut("Socket closed")], asked) as client, pytest.raises(errors.NodeLostError):
+        Sandbox.create(profile="open", client=client)
+    assert len(asked) > 1
+    assert {one.run_id for one in asked} == {""}
+    (request_id,) = {one.request_id for one in asked}
+    assert request_id.startswith("sdk-")
+
+
 def test_in_a_fleet_no_request_is_repeated_that_may_reach_another_node(tmp_path: Path) -> None:
-    cut = Cut(grpc.StatusCode.UNAVAILABLE, None, "Socket closed")
+    cut = Cut("Socket closed")
     vectors = json.loads((Path(__file__).parents[2] / "nodes.json").read_text())
     base = next(written for written, node in vectors["ids"].items() if node == 7)
     on_base = v1.Workspace(base=v1.BaseWorkspace(base_id=base))

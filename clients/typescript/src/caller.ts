@@ -12,14 +12,7 @@
 import { randomUUID } from "node:crypto";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "./client.js";
-import {
-  ApprovalRequired,
-  CofferdamError,
-  DaemonUnreachable,
-  Interrupted,
-  NodeLostError,
-  NotFound,
-} from "./errors.js";
+import { ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NodeLostError, NotFound } from "./errors.js";
 import { type Options, outlastsReviewers } from "./options.js";
 import { Output } from "./output.js";
 import { type OperationInit, onlyReads } from "./requests.js";
