@@ -218,6 +218,11 @@ impl Runs {
         Ok(())
     }
 
+    /// Refuses new runs if the node makes none, before anything is prepared for them.
+    pub fn check_open(&self) -> Result<(), Refusal> {
+        self.gate.check_open()
+    }
+
     /// Refuses a run on a `bind` workspace under a profile whose deny list is off.
     ///
     /// Each call checks again, because the policy may have changed since the run began.
