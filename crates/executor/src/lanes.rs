@@ -115,7 +115,12 @@ impl Lanes {
                 Ok(self.command(&parts.call_id, spec, cancel, context).await)
             }
         };
-        finished.unwrap_or_else(failed)
+        let mut finished = finished.unwrap_or_else(failed);
+        if parts.bounds.held_to.is_none() {
+            // A void consent means that nothing was done, and clients ask again. A worker cannot say so of any other call.
+            finished.outcome = finished.outcome.map_err(operations::unbound);
+        }
+        finished
     }
 
     /// Lists a call for as long as it reaches servers: a reviewer of a connection sees it.

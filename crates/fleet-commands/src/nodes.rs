@@ -35,8 +35,8 @@ pub(crate) struct Nodes {
     /// Numbers of the nodes that have such names, such as 1-16 or 1,2,7-9.
     #[arg(long, value_name = "IDS", requires = "dns")]
     ids: Option<Ids>,
-    /// TCP port of the nodes. SRV records have their own.
-    #[arg(long, value_name = "PORT", default_value_t = 7443, value_parser = clap::value_parser!(u16).range(1..))]
+    /// With --dns: TCP port of the nodes. SRV records have their own.
+    #[arg(long, value_name = "PORT", default_value_t = 7443, requires = "dns", value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 }
 
@@ -128,6 +128,8 @@ mod tests {
         assert_eq!((named.nodes.len(), named.nodes[2].endpoint.port), (3, 7443));
         assert!(matches!(named.pool, Pool::Named { port: 7443, agent_port: Some(7445), .. }));
         assert_eq!(read(&format!("{names} --port 8443")).unwrap().nodes[0].endpoint.port, 8443);
+        std::fs::write(&file, "nodes: [{ id: 7, address: 'a.example.org:1' }]\n").unwrap();
+        assert!(read(&list).is_ok());
         for wrong in [
             "",
             "--dns fleet.example.org",
@@ -135,6 +137,7 @@ mod tests {
             "--ids 1-3",
             &format!("{list} {names}"),
             &format!("{names} --port 0"),
+            &format!("{list} --port 8443"),
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

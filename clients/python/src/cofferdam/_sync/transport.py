@@ -263,7 +263,9 @@ class Transport:
 
     def turn(self, run_id: str) -> Lock:
         """Held by calls of a run that are made one after the other, because a person is asked about each once more."""
-        return self._turns.setdefault(run_id, Lock())
+        # `setdefault` of such a dictionary is no single step: two threads could get a lock each.
+        with self._opening:
+            return self._turns.setdefault(run_id, Lock())
 
     def is_lost(self, error: Exception) -> bool:
         """A daemon that answered before no longer does: it may come back."""
