@@ -110,6 +110,12 @@ fn sum(mut left: Left, living: impl Iterator<Item = (RunId, String, Option<RunId
     used
 }
 
+/// Returns what all runs use together, without what the new run shares with a kept workspace.
+pub(crate) fn used_by_all(mut left: Left, living: &BTreeMap<RunId, Arc<Run>>, new: &Record) -> Amounts {
+    share(&mut left, kept_by(&new.spec.workspace), amounts(new).disk_mib);
+    with_living(left, living).into_values().fold(Amounts::default(), |sum, one| sum + one)
+}
+
 fn add(used: &mut Used, principal: &str, amounts: Amounts) {
     match used.get_mut(principal) {
         Some(sum) => *sum = *sum + amounts,
@@ -118,7 +124,7 @@ fn add(used: &mut Used, principal: &str, amounts: Amounts) {
 }
 
 /// Returns what a run may use. It counts as one run, and so does each of its companions, which has the run's share of the processors.
-fn amounts(record: &Record) -> Amounts {
+pub(crate) fn amounts(record: &Record) -> Amounts {
     let (limits, companions) = (&record.spec.limits, &record.companions);
     let containers = 1 + companions.len() as u64;
     let memory_mib = companions.iter().map(|companion| companion.memory_mib);
