@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn the_context_of_a_trace_goes_with_each_request() {
         let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let mut credentials = Credentials { trace: Some(TraceContext::new(text).unwrap()), ..Credentials::default() };
+        let mut credentials =
+            Credentials { trace: Some(TraceContext::new(text).unwrap()), ..Credentials::default() };
         let request = credentials.call(Request::new(())).unwrap();
         assert_eq!(request.metadata().get("traceparent").unwrap(), text);
         assert!(request.metadata().get("authorization").is_none());

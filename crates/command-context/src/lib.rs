@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod arguments;
 pub mod client;
 pub mod companions;
+pub mod follow;
 pub mod run_ref;
 pub mod variables;

@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use presentation::failure::Failure;
 use tonic::{Status, Streaming};
 
-use crate::feed::{Feed, Manner, Opened, Placed, run};
+use crate::feed::{Feed, Following, Opened, Placed, run};
 use crate::fleet::{Fleet, Reached};
 use crate::position::{Mark, Position};
 
@@ -21,9 +21,9 @@ pub async fn watch<M: 'static, T: 'static>(
     item: fn(M) -> Option<T>,
     mut print: impl FnMut(&str, &T) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let manner = Manner { follows: true, patience: Some(Duration::ZERO) };
+    let following = Following { follows: true, patience: Some(Duration::ZERO) };
     let changes = Changes { open, item };
-    run(fleet, &changes, &Position::default(), manner, |arrived| print(&arrived.node, &arrived.item)).await
+    run(fleet, &changes, &Position::default(), following, |arrived| print(&arrived.node, &arrived.item)).await
 }
 
 struct Changes<O, M, T> {

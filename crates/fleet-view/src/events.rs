@@ -10,7 +10,7 @@ use serde::Deserialize;
 use wire::v1::{AuditEvent, EventFilter, StreamEventsRequest};
 
 use crate::answers::moment;
-use crate::feed::{Feed, Manner, Opened, Placed, run};
+use crate::feed::{Feed, Following, Opened, Placed, run};
 use crate::fleet::{Fleet, Reached};
 use crate::position::{Mark, Position};
 
@@ -39,8 +39,8 @@ pub async fn follow(
 ) -> Result<Position, Failure> {
     let mut position = after.clone();
     let events = Events { filter, follows };
-    let manner = Manner { follows, patience: follows.then_some(PATIENCE) };
-    let printed = run(fleet, &events, &after, manner, |arrived| {
+    let following = Following { follows, patience: follows.then_some(PATIENCE) };
+    let printed = run(fleet, &events, &after, following, |arrived| {
         if let Some((node, mark)) = arrived.place {
             position.set(node, mark);
         }
@@ -68,7 +68,8 @@ impl Feed for Events {
         let end = end_of(&node.client).await?;
         let (after_sequence, warning) = start(after, end);
         let filter = Some(self.filter.clone());
-        let request = StreamEventsRequest { after_sequence, filter, follow: self.follows, newest_only: false };
+        let request =
+            StreamEventsRequest { after_sequence, filter, follow: self.follows, newest_only: false };
         let events = node.client.audit().stream_events(request).await?.into_inner();
         let items = events.map(move |answer| {
             let event = answer?.event.unwrap_or_default();

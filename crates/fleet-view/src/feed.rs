@@ -53,7 +53,7 @@ pub(crate) struct Arrived<T> {
 
 /// How nodes are followed.
 #[derive(Clone, Copy)]
-pub(crate) struct Manner {
+pub(crate) struct Following {
     /// True to go on after the end of a stream, and after failures.
     pub(crate) follows: bool,
     /// Time that an item waits for earlier ones of other nodes.
@@ -65,7 +65,7 @@ pub(crate) async fn run<F: Feed>(
     fleet: &Fleet,
     feed: &F,
     position: &Position,
-    manner: Manner,
+    following: Following,
     mut print: impl FnMut(Arrived<F::Item>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let reached = fleet.reach().await;
@@ -76,11 +76,11 @@ pub(crate) async fn run<F: Feed>(
         }
         return Err(none_answers(failures));
     }
-    let (mut merge, senders) = Merge::new(fleet.nodes.len(), manner.patience);
+    let (mut merge, senders) = Merge::new(fleet.nodes.len(), following.patience);
     let followed = fleet.nodes.iter().zip(reached).zip(senders).map(|((node, reached), sender)| {
         let marks = position.clone();
         let follower = Follower { fleet, node, feed, sender, marks, is_lost: false, pause: FIRST_PAUSE };
-        follower.run(reached, manner.follows)
+        follower.run(reached, following.follows)
     });
     let followed = pin!(join_all(followed));
     let printed = pin!(async {

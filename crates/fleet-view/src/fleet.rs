@@ -50,12 +50,17 @@ pub struct Answers<T> {
 
 /// Returns the failure of a command that has no meaning for several nodes.
 pub fn is_of_one_node(what: &str) -> Failure {
-    Failure::usage(format!("{what} of one node")).with_hint("name it by --node N; an id of a run names its node")
+    Failure::usage(format!("{what} of one node"))
+        .with_hint("name it by --node N; an id of a run names its node")
 }
 
 impl Fleet {
     /// Finds the nodes of a source. `connect` makes the connection to an endpoint, with credentials.
-    pub async fn open(source: &Source, ui: Ui, connect: impl Fn(Endpoint) -> Connect) -> Result<Self, Failure> {
+    pub async fn open(
+        source: &Source,
+        ui: Ui,
+        connect: impl Fn(Endpoint) -> Connect,
+    ) -> Result<Self, Failure> {
         let members = source.members().await?;
         let node = |Member { id, endpoint, server_name }| Node {
             name: id.map_or_else(|| endpoint.to_string(), |id: NodeId| id.to_string()),
@@ -73,7 +78,8 @@ impl Fleet {
         if self.nodes.iter().any(|node| node.id.is_none()) {
             let reached = self.reach().await;
             let found = self.nodes.iter().zip(&reached);
-            let is_asked = |reached: &Result<Reached, Failure>| reached.as_ref().is_ok_and(|node| node.id == Some(id));
+            let is_asked =
+                |reached: &Result<Reached, Failure>| reached.as_ref().is_ok_and(|node| node.id == Some(id));
             if let Some((node, _)) = found.into_iter().find(|(_, reached)| is_asked(reached)) {
                 return Ok(node.connect.clone().with_node(Some(id)));
             }
@@ -143,7 +149,8 @@ impl Node {
     pub(crate) async fn reach(&self) -> Result<Reached, Failure> {
         let reaching = async {
             let client = self.connect.connect().await?;
-            let asked = client.daemon().get_daemon_status(Request::new(GetDaemonStatusRequest::default())).await;
+            let asked =
+                client.daemon().get_daemon_status(Request::new(GetDaemonStatusRequest::default())).await;
             let id = match &asked {
                 Ok(answer) => number_in(answer.metadata()),
                 Err(status) => number_in(status.metadata()),

@@ -111,11 +111,25 @@ mod tests {
         let mut position = Position::default();
         position.set(node(1), Mark { log: [7; 16], sequence: 42 });
         let text = position.to_string();
-        let twice = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode([URL_SAFE_NO_PAD.decode(&text[3..]).unwrap(); 2].concat()));
+        let twice = format!(
+            "{PREFIX}{}",
+            URL_SAFE_NO_PAD.encode([URL_SAFE_NO_PAD.decode(&text[3..]).unwrap(); 2].concat())
+        );
         let zero = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode([0; ENTRY]));
         let long = format!("{PREFIX}{}", "A".repeat(100_000));
-        for wrong in ["", "42", "p1", &text[1..], &text[..text.len() - 1], &format!("{text}A"), "p2.", "p1.é", &twice, &zero, &long]
-        {
+        for wrong in [
+            "",
+            "42",
+            "p1",
+            &text[1..],
+            &text[..text.len() - 1],
+            &format!("{text}A"),
+            "p2.",
+            "p1.é",
+            &twice,
+            &zero,
+            &long,
+        ] {
             assert_eq!(wrong.parse::<Position>(), Err(BadPosition), "{wrong:.60}");
         }
     }

@@ -86,7 +86,8 @@ async fn named(written: &str) -> Result<Vec<Member>, Failure> {
     let wrong = |why: &str| Failure::usage(format!("dns:{written}: {why}"));
     let (host, port) = host_and_port(written).map_err(wrong)?;
     let found = timeout(LOOKUP, lookup_host((host.to_string(), port))).await;
-    let found = found.map_err(|_| Failure::unreachable(format!("dns:{written}: DNS gave no answer in time")))?;
+    let found =
+        found.map_err(|_| Failure::unreachable(format!("dns:{written}: DNS gave no answer in time")))?;
     let found = found.map_err(|error| Failure::unreachable(format!("dns:{written}: {error}")))?;
     let mut addresses: Vec<SocketAddr> = found.collect();
     addresses.sort_unstable();
