@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 use tonic::transport::Endpoint;
 
 /// Time within which what a dead node had must fail, and others must answer.
-pub(super) const SOON: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(2);
 /// Index of the node that is killed.
-pub(super) const VICTIM: usize = 1;
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+const VICTIM: usize = 1;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const POLICY: &str = "profiles:
   p:
@@ -30,17 +30,17 @@ roles: { director: { allow: \"*\" } }
 ";
 
 /// Nodes 1 to 3, each with a state, a socket and an address of its own, and the list of them.
-pub(super) struct Fleet {
-    pub(super) nodes: Vec<Daemon>,
+struct Fleet {
+    nodes: Vec<Daemon>,
     certificates: Certificates,
     directory: TempDir,
 }
 
-pub(super) struct End {
-    pub(super) code: i32,
-    pub(super) out: String,
-    pub(super) err: String,
-    pub(super) took: Duration,
+struct End {
+    code: i32,
+    out: String,
+    err: String,
+    took: Duration,
 }
 
 fn free_port() -> u16 {
@@ -48,7 +48,7 @@ fn free_port() -> u16 {
 }
 
 impl Fleet {
-    pub(super) async fn start() -> Self {
+    async fn start() -> Self {
         let certificates = Certificates::make(&["ops"]);
         let mut starting = JoinSet::new();
         let mut list = "nodes:\n".to_owned();
@@ -77,7 +77,7 @@ impl Fleet {
         self.directory.path().join("nodes.yaml")
     }
 
-    pub(super) fn command(&self, line: &[&str]) -> Command {
+    fn command(&self, line: &[&str]) -> Command {
         let mut command = Command::new(binary("coffer"));
         command.env_remove("COFFERDAM_RUN").env_remove("COFFERDAM_TOKEN").env_remove("COFFERDAM_ENDPOINT");
         command.env("COFFERDAM_FLEET", self.file()).env("COFFERDAM_TLS", self.certificates.client("ops"));
@@ -85,7 +85,7 @@ impl Fleet {
         command
     }
 
-    pub(super) async fn coffer(&self, line: &[&str]) -> End {
+    async fn coffer(&self, line: &[&str]) -> End {
         let began = Instant::now();
         let output = tokio::time::timeout(PATIENCE, self.command(line).output());
         let output = output.await.expect("coffer does not end").unwrap();
@@ -95,14 +95,14 @@ impl Fleet {
     }
 
     /// Runs `coffer --fleet`, which must succeed; its standard output.
-    pub(super) async fn all(&self, line: &[&str]) -> String {
+    async fn all(&self, line: &[&str]) -> String {
         let End { code, out, err, .. } = self.coffer(&[&["--fleet"], line].concat()).await;
         assert_eq!(code, 0, "{line:?}: {out}{err}");
         out
     }
 
     /// A connection to each node that connects again by itself.
-    pub(super) fn clients(&self) -> Vec<Clients> {
+    fn clients(&self) -> Vec<Clients> {
         let client = |daemon: &Daemon| {
             let endpoint = Endpoint::try_from(format!("unix:{}", daemon.socket().display())).unwrap();
             Clients::on(endpoint.connect_lazy())
