@@ -7,6 +7,7 @@ use command_context::client::quick;
 use futures_util::StreamExt as _;
 use presentation::failure::Failure;
 use serde::Deserialize;
+use tonic::Status;
 use wire::v1::{AuditEvent, EventFilter, StreamEventsRequest};
 
 use crate::answers::moment;
@@ -71,7 +72,7 @@ impl Feed for Events {
         let request =
             StreamEventsRequest { after_sequence, filter, follow: self.follows, newest_only: false };
         let events = node.client.audit().stream_events(request).await?.into_inner();
-        let items = events.map(move |answer| {
+        let items = events.map(move |answer| -> Result<Placed<AuditEvent>, Status> {
             let event = answer?.event.unwrap_or_default();
             let mark = Some(Mark { log: end.log, sequence: event.sequence });
             Ok(Placed { moment: moment(event.time.as_ref()), mark, item: event })

@@ -51,7 +51,7 @@ pub(crate) struct Arrived<T> {
     pub(crate) item: T,
 }
 
-/// How nodes are followed.
+/// Way to follow nodes.
 #[derive(Clone, Copy)]
 pub(crate) struct Following {
     /// True to go on after the end of a stream, and after failures.
@@ -87,7 +87,7 @@ pub(crate) async fn run<F: Feed>(
         while let Some(arrived) = merge.next().await {
             print(arrived)?;
         }
-        Ok(())
+        Ok::<(), Failure>(())
     });
     match select(printed, followed).await {
         Either::Left((printed, _)) => printed,

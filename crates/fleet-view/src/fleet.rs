@@ -76,12 +76,10 @@ impl Fleet {
             return Ok(node.connect.clone());
         }
         if self.nodes.iter().any(|node| node.id.is_none()) {
-            let reached = self.reach().await;
-            let found = self.nodes.iter().zip(&reached);
-            let is_asked =
-                |reached: &Result<Reached, Failure>| reached.as_ref().is_ok_and(|node| node.id == Some(id));
-            if let Some((node, _)) = found.into_iter().find(|(_, reached)| is_asked(reached)) {
-                return Ok(node.connect.clone().with_node(Some(id)));
+            for (node, reached) in self.nodes.iter().zip(self.reach().await) {
+                if reached.is_ok_and(|reached| reached.id == Some(id)) {
+                    return Ok(node.connect.clone().with_node(Some(id)));
+                }
             }
             return Err(Failure::unreachable(format!("no daemon that answers is node {id}")));
         }
@@ -113,7 +111,7 @@ impl Fleet {
         let asked = join_all(reached.into_iter().map(|reached| async move {
             let reached = reached?;
             let answer = ask(&reached).await?;
-            Ok((reached.name, answer))
+            Ok::<_, Failure>((reached.name, answer))
         }));
         let mut answers = Answers { all: Vec::new(), missing: Vec::new() };
         for (node, answer) in self.nodes.iter().zip(asked.await) {
@@ -147,19 +145,16 @@ pub(crate) fn none_answers(failures: impl IntoIterator<Item = Failure>) -> Failu
 impl Node {
     /// Connects within the time that a node has which lives.
     pub(crate) async fn reach(&self) -> Result<Reached, Failure> {
-        let reaching = async {
-            let client = self.connect.connect().await?;
-            let asked =
-                client.daemon().get_daemon_status(Request::new(GetDaemonStatusRequest::default())).await;
-            let id = match &asked {
-                Ok(answer) => number_in(answer.metadata()),
-                Err(status) => number_in(status.metadata()),
-            };
-            asked?;
-            Ok(Reached { name: id.map_or_else(|| self.name.clone(), |id| id.to_string()), id, client })
-        };
         let late = |_| Failure::unreachable(format!("gives no answer within {} s", ALIVE.as_secs()));
-        timeout(ALIVE, reaching).await.map_err(late)?
+        timeout(ALIVE, self.first_answer()).await.map_err(late)?
+    }
+
+    async fn first_answer(&self) -> Result<Reached, Failure> {
+        let client = self.connect.connect().await?;
+        let asked =
+            client.daemon().get_daemon_status(Request::new(GetDaemonStatusRequest::default())).await?;
+        let id = number_in(asked.metadata());
+        Ok(Reached { name: id.map_or_else(|| self.name.clone(), |id| id.to_string()), id, client })
     }
 }
 

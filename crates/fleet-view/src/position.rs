@@ -111,10 +111,8 @@ mod tests {
         let mut position = Position::default();
         position.set(node(1), Mark { log: [7; 16], sequence: 42 });
         let text = position.to_string();
-        let twice = format!(
-            "{PREFIX}{}",
-            URL_SAFE_NO_PAD.encode([URL_SAFE_NO_PAD.decode(&text[3..]).unwrap(); 2].concat())
-        );
+        let once = URL_SAFE_NO_PAD.decode(&text[PREFIX.len()..]).unwrap();
+        let twice = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode([&once[..], &once].concat()));
         let zero = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode([0; ENTRY]));
         let long = format!("{PREFIX}{}", "A".repeat(100_000));
         for wrong in [

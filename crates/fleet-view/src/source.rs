@@ -113,7 +113,7 @@ fn host_and_port(written: &str) -> Result<(HostName, u16), &'static str> {
             (name, port.ok_or(FORM)?)
         }
     };
-    match name.parse().map_err(|_| FORM)? {
+    match name.parse::<DnsName>().map_err(|_| FORM)? {
         DnsName::Addresses(host) => Ok((host, port)),
         DnsName::Service(..) => Err("SRV records are not read: give a name with addresses, or a file"),
     }
