@@ -118,7 +118,8 @@ impl After {
         match text.parse() {
             Ok(sequence) => Ok(Self::Sequence(sequence)),
             Err(_) => {
-                text.parse().map(Self::Position).map_err(|wrong| format!("`{text}` {wrong}, and no number"))
+                let position = text.parse().map(Self::Position);
+                position.map_err(|wrong| format!("`{text}` is no sequence number, and {wrong}"))
             }
         }
     }

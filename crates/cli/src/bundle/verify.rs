@@ -141,6 +141,13 @@ mod tests {
         render(&verdict(bundle::verify(&b""[..], None), false), &mut page);
         assert_eq!(page.as_str(), "BROKEN: manifest.json is missing\n");
         let mut page = Output::new(Look::PIPE);
+        render(&verdict(Err(BundleError::Changed("run.json".into())), true), &mut page);
+        assert_eq!(page.as_str(), "BROKEN: run.json was changed: it does not match the manifest\n");
+    }
+
+    #[test]
+    fn a_verdict_names_the_node_and_the_daemon() {
+        let mut page = Output::new(Look::PIPE);
         let node = NonZeroU16::new(7);
         let of_node = Verdict {
             intact: true,
@@ -151,8 +158,5 @@ mod tests {
         };
         render(&of_node, &mut page);
         assert!(page.as_str().contains("\nfrom: node 7, instance 0a1b\n"), "{}", page.as_str());
-        let mut page = Output::new(Look::PIPE);
-        render(&verdict(Err(BundleError::Changed("run.json".into())), true), &mut page);
-        assert_eq!(page.as_str(), "BROKEN: run.json was changed: it does not match the manifest\n");
     }
 }
