@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 103] = [
+const ARROWS: [(&str, &str); 104] = [
     ("admission", ""),
     ("agent-check", "document"),
     ("alert-commands", "command-context fleet-view presentation wire"),
@@ -56,7 +56,7 @@ const ARROWS: [(&str, &str); 103] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission agent-check anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage node node-id notices oidc operations passkeys policy port-forwarding process-memory processes readiness redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
+        "admission agent-check anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage node node-id notices oidc oidc-sign-in operations passkeys policy port-forwarding process-memory processes readiness redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
     ),
     ("daemon-control", "command-context presentation wire"),
     ("daemon-log", "text"),
@@ -111,6 +111,7 @@ const ARROWS: [(&str, &str); 103] = [
     ("node-id", ""),
     ("notices", "operations refusal store text timestamp webhook"),
     ("oidc", "identity webhook"),
+    ("oidc-sign-in", "document seal webhook"),
     ("operations", "jail wire"),
     ("passkeys", "audit audit-service consent-proof operations refusal store timestamp"),
     ("policy", "document egress-rules jail operations tenants text"),
@@ -133,7 +134,7 @@ const ARROWS: [(&str, &str); 103] = [
     ),
     ("run-families", "command-context presentation wire"),
     ("run-files", "atomic-file containers"),
-    ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
+    ("run-record", "audit containers egress-rules host-launch identity operations policy timestamp wire"),
     (
         "runs",
         "admission audit audit-service companions containers disk-quotas egress egress-rules executor host-launch identity jail leftovers mirrors model-usage operations policy redact refusal run-directories run-files run-record store tenants timestamp warm-pool wire",
@@ -158,7 +159,7 @@ const ARROWS: [(&str, &str); 103] = [
     ("uploads", "disk-quotas identity jail operations refusal"),
     ("usage-report", "command-context presentation wire"),
     ("warm-pool", ""),
-    ("web-console", "admission api-access atomic-file seal text timestamp wire"),
+    ("web-console", "admission api-access atomic-file oidc-sign-in seal text timestamp wire"),
     ("webhook", ""),
     ("wire", ""),
     ("worker-protocol", "jail operations text wire"),

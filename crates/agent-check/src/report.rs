@@ -12,7 +12,9 @@ pub enum Report {
 }
 
 impl Report {
-    /// Returns the report of a node that makes runs. Each amount is the maximum and the use; a maximum of `u64::MAX` is not known.
+    /// Returns the report of a node that makes runs. Each amount is the maximum and the use.
+    ///
+    /// A maximum of `u64::MAX` is not known.
     pub fn ready(amounts: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let free = |(most, used): (u64, u64)| {
             let percent = u128::from(most.saturating_sub(used)) * 100 / u128::from(most.max(1));

@@ -4,6 +4,7 @@
 pub mod arguments;
 pub mod client;
 pub mod companions;
+pub mod failure;
 pub mod follow;
 pub mod run_ref;
 pub mod variables;

@@ -35,13 +35,12 @@ impl Haproxy {
     pub(crate) fn run(self, context: &Context) -> Ended {
         let fleet = self.nodes.read(self.agent_port)?;
         let text = fleet_config::haproxy(&fleet, &self.balancer.front());
-        match &self.out {
-            Some(out) => replace(out, &text)?,
-            None => {
-                let mut page = context.ui.page();
-                page.raw(&text);
-                context.ui.show(&page)?;
-            }
+        if let Some(out) = &self.out {
+            replace(out, &text)?;
+        } else {
+            let mut page = context.ui.page();
+            page.raw(&text);
+            context.ui.show(&page)?;
         }
         Ok(Exit::Ok)
     }

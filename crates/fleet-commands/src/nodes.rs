@@ -12,17 +12,22 @@ use presentation::failure::Failure;
 
 /// Nodes: a list, or names of DNS.
 #[derive(Args, Debug)]
-#[group(id = "source", required = true, multiple = false, args = ["nodes", "dns"])]
 pub(crate) struct Nodes {
     /// YAML file with the list of nodes: `nodes: [{ id: 1, address: "node-1.example.org:7443", weight: 1 }]`.
     /// `server_name` is the name in the node's certificate, if `address` has none. `agent_check` is where the node
     /// answers agent checks.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", required_unless_present = "dns")]
     nodes: Option<PathBuf>,
     /// DNS name that has the addresses of all nodes, which a balancer looks up again. HAProxy also follows SRV
     /// records, such as _cofferd._tcp.fleet.example.org. The certificate of each node must have the name, without
     /// labels that begin with an underscore.
-    #[arg(long, value_name = "NAME", requires = "dns_node_template", requires = "ids")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with = "nodes",
+        requires = "dns_node_template",
+        requires = "ids"
+    )]
     dns: Option<DnsName>,
     /// DNS names of the nodes, such as node-{id}.fleet.example.org. The certificate of each node must have its own.
     #[arg(long, value_name = "TEMPLATE", requires = "dns")]
@@ -82,4 +87,56 @@ fn read(file: &Path) -> Result<Fleet, Failure> {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::usage(problems.join("\n"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use fleet_config::Pool;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        nodes: Nodes,
+    }
+
+    fn read(line: &str) -> Result<Fleet, String> {
+        let words = ["x"].into_iter().chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        line.nodes.read(Some(7445)).map_err(|failure| format!("{failure:?}"))
+    }
+
+    #[test]
+    fn nodes_come_of_a_list_or_of_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("nodes.yaml");
+        let list = format!("--nodes {}", file.display());
+        assert!(read(&list).unwrap_err().contains("nodes.yaml"));
+        std::fs::write(&file, "nodes: [{ id: 7, address: 'a.example.org:1' }]\n").unwrap();
+        let listed = read(&list).unwrap();
+        assert_eq!((listed.nodes.len(), listed.nodes[0].id.get(), listed.pool), (1, 7, Pool::Listed));
+        std::fs::write(&file, "nodes: [{ id: 0, address: b }]\n").unwrap();
+        let wrong = read(&list).unwrap_err();
+        assert!(wrong.contains("nodes[0].id") && wrong.contains("nodes[0].address"), "{wrong}");
+        std::fs::write(&file, vec![b' '; MAX_FILE_BYTES + 1]).unwrap();
+        assert!(read(&list).unwrap_err().contains("larger"));
+
+        let names = "--dns fleet.example.org --dns-node-template node-{id}.fleet.example.org --ids 1-3";
+        let named = read(names).unwrap();
+        assert_eq!((named.nodes.len(), named.nodes[2].endpoint.port), (3, 7443));
+        assert!(matches!(named.pool, Pool::Named { port: 7443, agent_port: Some(7445), .. }));
+        assert_eq!(read(&format!("{names} --port 8443")).unwrap().nodes[0].endpoint.port, 8443);
+        for wrong in [
+            "",
+            "--dns fleet.example.org",
+            "--dns fleet.example.org --ids 1",
+            "--ids 1-3",
+            &format!("{list} {names}"),
+            &format!("{names} --port 0"),
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use presentation::failure::Failure;
 
-/// Mode of the files. A balancer has a user of its own, and they hold no secret.
+/// Mode of the files. The user of a balancer reads them, and they hold no secret.
 const MODE: u32 = 0o644;
 
 /// Replaces the file.

@@ -88,9 +88,7 @@ fn node(at: &At<'_>, seen: &mut BTreeSet<NodeId>) -> Option<Node> {
         (Some(at), _) => parsed(at),
         (None, Some(Endpoint { host: Host::Name(name), .. })) => Some(name.clone()),
         (None, Some(_)) => {
-            fields
-                .at("server_name")
-                .problem("is missing: the name in the node's certificate, because `address` has none");
+            at.problem("`server_name` is missing: the name in the node's certificate, as `address` has none");
             None
         }
         (None, None) => None,
@@ -156,13 +154,13 @@ mod tests {
         let expected = [
             ("f:2", "nodes[0].id"),
             ("f:3", "nodes[1].address"),
-            ("f:4", "nodes[2].server_name"),
+            ("f:4", "nodes[2]: `server_name`"),
             ("f:5", "nodes[3].agent_check"),
             ("f:5", "nodes[3].name"),
             ("f:5", "nodes[3].weight"),
             ("f:6", "nodes[4].server_name"),
             ("f:8", "nodes[6].id"),
-            ("f:9", "nodes[7].id"),
+            ("f:9", "nodes[7]: `id`"),
         ];
         assert_eq!(said.len(), expected.len(), "{said:#?}");
         for ((line, key), said) in expected.iter().zip(&said) {
@@ -172,8 +170,8 @@ mod tests {
 
     #[test]
     fn a_list_has_nodes_and_not_too_many() {
-        let many: String =
-            (1..=513).map(|id| format!("- {{ id: {id}, address: 'n{id}.example.org:1' }}\n")).collect();
+        let item = |id: u32| format!("- {{ id: {id}, address: 'n{id}.example.org:1' }}");
+        let many = (1..=513).map(item).collect::<Vec<_>>().join("\n");
         for text in ["", "nodes:", "nodes: []", "nodes: 7", &format!("nodes:\n{many}")] {
             assert!(Fleet::read("f", text).is_err(), "{}", text.len());
         }

@@ -74,8 +74,9 @@ fn name_of(node: &Node) -> String {
     format!("node-{}", node.id)
 }
 
-/// Returns true if DNS is asked for the node's address while HAProxy runs. Names of a list are looked up at its start, as
-/// the host does, with `/etc/hosts`.
+/// Returns true if DNS is asked for the node's address while HAProxy runs.
+///
+/// Names of a list are looked up at its start, as the host does, with `/etc/hosts`.
 fn is_followed(fleet: &Fleet, node: &Node) -> bool {
     matches!((&fleet.pool, &node.endpoint.host), (Pool::Named { .. }, Host::Name(_)))
 }
@@ -106,6 +107,8 @@ defaults
     retries 2
     retry-on conn-failure
     option redispatch 1
+    # Requests of several clients share a connection: a node has few connections for one address.
+    http-reuse always
     default-server fall 2 rise 1"
     );
     settings.lines().map(str::to_owned).collect()

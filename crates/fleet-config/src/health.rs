@@ -10,7 +10,7 @@ const SETTINGS: u8 = 4;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Answer of a service in service, in hex: the prefix of a message of two bytes, and field 1 with the value 1, `SERVING`.
+/// Answer `SERVING`, in hex: the prefix of a message of two bytes, and field 1 with the value 1.
 pub(crate) const SERVING: &str = "00000000020801";
 
 /// Returns the request, in hex, that asks for the health of a service.

@@ -110,10 +110,9 @@ fn sum(mut left: Left, living: impl Iterator<Item = (RunId, String, Option<RunId
     used
 }
 
-/// Returns what all runs use together, without what the new run shares with a kept workspace.
-pub(crate) fn used_by_all(mut left: Left, living: &BTreeMap<RunId, Arc<Run>>, new: &Record) -> Amounts {
-    share(&mut left, kept_by(&new.spec.workspace), amounts(new).disk_mib);
-    with_living(left, living).into_values().fold(Amounts::default(), |sum, one| sum + one)
+/// Returns what all runs use together.
+pub(crate) fn used_by_all(left: &Left, living: &BTreeMap<RunId, Arc<Run>>) -> Amounts {
+    with_living(left.clone(), living).into_values().fold(Amounts::default(), |sum, one| sum + one)
 }
 
 fn add(used: &mut Used, principal: &str, amounts: Amounts) {
