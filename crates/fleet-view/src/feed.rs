@@ -10,7 +10,7 @@ use futures_util::stream::LocalBoxStream;
 use presentation::exit::Exit;
 use presentation::failure::Failure;
 use tokio::sync::mpsc::Sender;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::Status;
 
 use crate::fleet::{Fleet, Node, Reached, none_answers};
@@ -20,6 +20,8 @@ use crate::position::{Mark, Position};
 /// Time before a lost node is tried again, which doubles with each failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// Time within which a stream begins.
+const OPENED: Duration = Duration::from_secs(30);
 
 /// Kind of items that nodes send.
 pub(crate) trait Feed {
@@ -136,7 +138,9 @@ impl<F: Feed> Follower<'_, F> {
     /// Sends the items of one connection, until it ends.
     async fn send_all(&mut self, reached: &Reached) -> Result<(), Failure> {
         let after = reached.id.and_then(|id| self.marks.of(id));
-        let Opened { mut items, warning } = self.feed.open(reached, after).await?;
+        let late = |_| Failure::unreachable("does not begin to answer in time");
+        let Opened { mut items, warning } =
+            timeout(OPENED, self.feed.open(reached, after)).await.map_err(late)??;
         if std::mem::take(&mut self.is_lost) {
             self.fleet.ui.note(&format!("node {} is back", self.node.name));
         }

@@ -93,7 +93,8 @@ impl Fleet {
         for one in &mut reached {
             let Some(id) = one.as_ref().ok().and_then(|node| node.id) else { continue };
             if seen.contains(&id) {
-                *one = Err(Failure::failed(format!("it is node {id}, which has another address, too")));
+                // Final, so that no watch follows it.
+                *one = Err(Failure::usage(format!("it is node {id}, which has another address, too")));
             } else {
                 seen.push(id);
             }
@@ -153,8 +154,18 @@ impl Node {
         let client = self.connect.connect().await?;
         let asked =
             client.daemon().get_daemon_status(Request::new(GetDaemonStatusRequest::default())).await?;
-        let id = number_in(asked.metadata());
+        let id = self.number(number_in(asked.metadata()))?;
         Ok(Reached { name: id.map_or_else(|| self.name.clone(), |id| id.to_string()), id, client })
+    }
+
+    /// Returns the number of the daemon. A number of the list counts, and not one that a daemon claims in its place.
+    fn number(&self, said: Option<NodeId>) -> Result<Option<NodeId>, Failure> {
+        match (self.id, said) {
+            (Some(id), Some(said)) if id != said => {
+                Err(Failure::usage(format!("the daemon there says that it is node {said}")))
+            }
+            (listed, said) => Ok(listed.or(said)),
+        }
     }
 }
 
@@ -203,6 +214,19 @@ mod tests {
         assert_eq!(connect.endpoint().to_string(), "https://node-7.example.org:1");
         let wrong = fleet.connect_to("8".parse().unwrap()).await.unwrap_err();
         assert!(wrong.exit() == Exit::Usage && wrong.to_string().contains("no node 8"), "{wrong}");
+    }
+
+    #[tokio::test]
+    async fn no_daemon_takes_the_number_of_another() {
+        let fleet = fleet("nodes: [{ id: 7, address: 'node-7.example.org:1' }]").await;
+        let number = |number: u16| NodeId::try_from(number).ok();
+        assert_eq!(fleet.nodes[0].number(None).unwrap(), number(7));
+        assert_eq!(fleet.nodes[0].number(number(7)).unwrap(), number(7));
+        let refused = fleet.nodes[0].number(number(8)).unwrap_err();
+        assert!(refused.to_string().contains("node 8"), "{refused}");
+        let unknown = Node { id: None, ..fleet.nodes[0].clone() };
+        assert_eq!(unknown.number(number(8)).unwrap(), number(8));
+        assert_eq!(unknown.number(None).unwrap(), None);
     }
 
     #[test]

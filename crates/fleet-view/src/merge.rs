@@ -10,6 +10,9 @@ use tokio::time::{Instant, timeout_at};
 /// Items of one node that may wait for those of others.
 const BUFFERED: usize = 64;
 
+/// An item that waited so many times the patience comes first.
+const OVERDUE: u32 = 10;
+
 /// Moment by which items are ordered.
 pub(crate) type Moment = (i64, i32);
 
@@ -24,6 +27,9 @@ pub(crate) enum Sent<T> {
 pub(crate) struct Merge<T> {
     nodes: Vec<Node<T>>,
     /// Time that an item waits for earlier ones of nodes that send nothing. `None`: until they send, or end.
+    ///
+    /// After ten times as much it no longer waits for nodes that send earlier ones, either: a node whose clock is slow, or
+    /// that lies about the time, holds up the others no longer.
     patience: Option<Duration>,
 }
 
@@ -87,8 +93,16 @@ impl<T> Merge<T> {
         }
     }
 
-    /// Returns the node that has the earliest item.
+    /// Returns the node that has the earliest item, or the one that has waited too long.
     fn first(&self) -> Option<usize> {
+        let overdue = self.patience.and_then(|patience| {
+            let came = |(index, node): (usize, &Node<T>)| Some((node.head.as_ref()?.came, index));
+            let (came, index) = self.nodes.iter().enumerate().filter_map(came).min()?;
+            (came.elapsed() >= OVERDUE * patience).then_some(index)
+        });
+        if overdue.is_some() {
+            return overdue;
+        }
         let heads = self.nodes.iter().enumerate();
         let heads = heads.filter_map(|(index, node)| Some((node.head.as_ref()?.moment, index)));
         heads.min().map(|(_, index)| index)
@@ -177,6 +191,20 @@ mod tests {
         assert_eq!(merge.next().await, Some(9));
         senders.pop();
         assert_eq!(merge.next().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_always_sends_earlier_items_does_not_hold_up_another() {
+        let patience = Duration::from_millis(100);
+        let (mut merge, senders) = Merge::new(2, Some(patience));
+        send(&senders[1], &[9]).await;
+        for _ in 0..OVERDUE {
+            send(&senders[0], &[1]).await;
+            assert_eq!(merge.next().await, Some(1));
+            tokio::time::advance(patience).await;
+        }
+        send(&senders[0], &[1]).await;
+        assert_eq!(merge.next().await, Some(9));
     }
 
     #[tokio::test]
