@@ -73,6 +73,13 @@ async fn one_command_shows_all_nodes_and_a_dead_one_is_a_warning() {
     assert_eq!(newest.lines().count(), 2, "{newest}");
     assert!(newest.lines().next().unwrap().starts_with('3'), "{newest}");
 
+    // A bundle says which node it is from.
+    let bundle = fleet.directory.path().join("run.bundle").display().to_string();
+    let made = fleet.coffer(&["--node", "2", "bundle", "create", &ids[1], &bundle]).await;
+    assert_eq!(made.code, 0, "{}", made.err);
+    let verified = fleet.coffer(&["bundle", "verify", &bundle]).await;
+    assert!(verified.out.contains("\nfrom: node 2, instance "), "{}{}", verified.out, verified.err);
+
     // A dead node is a warning. A log that was not verified is not proved.
     fleet.nodes[VICTIM].kill().await;
     let left = fleet.coffer(&["--fleet", "-o", "name", "run", "list"]).await;
