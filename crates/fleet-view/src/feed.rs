@@ -103,7 +103,7 @@ struct Follower<'a, F: Feed> {
     node: &'a Node,
     feed: &'a F,
     sender: Sender<Sent<Arrived<F::Item>>>,
-    /// Places in the logs that were read so far. A daemon behind an address of DNS can become another.
+    /// Places in the logs that were read so far. Another daemon can get an address that DNS has.
     marks: Position,
     is_lost: bool,
     pause: Duration,

@@ -28,8 +28,8 @@ pub(crate) struct Merge<T> {
     nodes: Vec<Node<T>>,
     /// Time that an item waits for earlier ones of nodes that send nothing. `None`: until they send, or end.
     ///
-    /// After ten times as much it no longer waits for nodes that send earlier ones, either: a node whose clock is slow, or
-    /// that lies about the time, holds up the others no longer.
+    /// After ten times as much it no longer waits for nodes that send earlier ones, either. So a node that claims wrong
+    /// times does not hold up the others.
     patience: Option<Duration>,
 }
 

@@ -154,7 +154,7 @@ async fn each_create_is_one_run_although_a_node_is_killed_meanwhile() {
                 }
                 let mut index = number % 3;
                 if index == VICTIM && is_down.load(Ordering::Relaxed) {
-                    // Nothing was sent to it, so another node may have the run.
+                    // It was not asked, so another node may have the run.
                     index = 2 * (number / 3 % 2);
                 }
                 cut_off += usize::from(create_and_stop(&mut clients[index], number, index == VICTIM).await);
@@ -194,7 +194,8 @@ fn agent(number: usize) -> String {
     format!("agent-{number}")
 }
 
-/// Makes a run and stops it. What is cut off is repeated at the same node, which may have made the run. Returns true if it was.
+/// Makes a run and stops it. Repeats a request that was cut off at the same node, which may have made the run. Returns true
+/// after a cut.
 async fn create_and_stop(clients: &mut Clients, number: usize, may_die: bool) -> bool {
     let request = CreateRunRequest {
         request_id: format!("create-{number}"),

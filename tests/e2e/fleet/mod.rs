@@ -29,7 +29,7 @@ const POLICY: &str = "profiles:
 roles: { director: { allow: \"*\" } }
 ";
 
-/// Nodes 1 to 3, each with a state, a socket and an address of its own, and the list of them.
+/// Nodes 1 to 3, each with its state, socket and address, and the list of them.
 struct Fleet {
     nodes: Vec<Daemon>,
     certificates: Certificates,

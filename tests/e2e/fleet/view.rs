@@ -47,7 +47,7 @@ async fn one_command_shows_all_nodes_and_a_dead_one_is_a_warning() {
     until("not all nodes are ready", async || fleet.coffer(&["--fleet", "status"]).await.code == 0).await;
     assert_eq!(fleet.all(&["status"]).await.matches("yes").count(), 3);
     assert_eq!(fleet.all(&["audit", "verify"]).await.matches(": intact: ").count(), 3);
-    // What is of one node is refused with the way to it.
+    // A command for one node is refused with the way to it.
     for line in
         [&["run", "show", &ids[0]][..], &["run", "watch", &ids[0]], &["audit", "tail", "--run", &ids[0]]]
     {
