@@ -169,7 +169,8 @@ mod tests {
         send(&senders[0], &[5]).await;
         let began = Instant::now();
         assert_eq!(merge.next().await, Some(5));
-        assert_eq!(began.elapsed(), patience);
+        let waited = began.elapsed();
+        assert!(waited >= patience && waited < 2 * patience, "{waited:?}");
         // Later than the one before, and not lost.
         send(&senders[1], &[3, 4]).await;
         send(&senders[0], &[6]).await;
