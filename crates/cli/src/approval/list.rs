@@ -55,7 +55,7 @@ impl List {
             Ok((listed.approvals, false))
         });
         let created = |approval: &Approval| moment(approval.created_at.as_ref());
-        let (approvals, nodes) = Listed::oldest_first(answers.await?, created).parts();
+        let (approvals, nodes) = Listed::oldest_first(answers.await?, usize::MAX, created).parts();
         fleet.ui.answer_and_talk(ListApprovalsResponse { approvals }, |all, page, talk| {
             if all.approvals.is_empty() {
                 talk.own(self.none());

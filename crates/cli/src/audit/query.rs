@@ -74,10 +74,12 @@ impl Query {
         let answers = fleet.ask(async |node| {
             let mut pages = Pages::new(filter.clone(), order);
             let (mut events, mut indexed) = (Vec::new(), None);
-            while let Some(page) = pages.next(&node.client, limit.saturating_sub(events.len() as u64)).await?
-            {
+            while let Some(page) = pages.next(&node.client, limit - events.len() as u64).await? {
                 events.extend(page.events);
                 indexed = Some((page.indexed_through, page.head_sequence));
+                if events.len() as u64 >= limit {
+                    break;
+                }
             }
             if let Some((through, head)) = indexed.filter(|(through, head)| through < head) {
                 ui.note(&format!(
@@ -89,13 +91,10 @@ impl Query {
         });
         let recorded = |event: &AuditEvent| moment(event.time.as_ref());
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
-        let listed = if self.oldest_first {
-            let mut all = Listed::oldest_first(answers.await?, recorded);
-            all.has_more |= all.items.len() > most;
-            all.items.truncate(most);
-            all
-        } else {
-            Listed::newest_first(answers.await?, most, recorded)
+        let answers = answers.await?;
+        let listed = match order {
+            Order::OldestFirst => Listed::oldest_first(answers, most, recorded),
+            Order::NewestFirst | Order::Unspecified => Listed::newest_first(answers, most, recorded),
         };
         drop(spinner);
         for (node, event) in &listed.items {
