@@ -10,14 +10,16 @@ mod summary;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use audit::bundle::{self, Member, RECORDS, Sealed};
+use audit::bundle::{self, Member, Origin, RECORDS, Sealed};
 use audit::{Event, Kind, VerifierKey};
 use audit_service::AuditLog;
 use identity::{Principal, Role, RunId};
+use node_id::NodeId;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::Runs;
@@ -163,7 +165,9 @@ async fn make(
     members.insert("summary.json".to_owned(), Member::of(text));
     members.extend(diff.members.into_iter().map(|(name, content)| (name, Member::of(content))));
 
-    let manifest = bundle::manifest(log.id(), &run_id, &members);
+    let node = NodeId::own().and_then(|node| NonZeroU16::new(node.get()));
+    let origin = Origin { node, instance: &bundles.runs.launcher.instance };
+    let manifest = bundle::manifest(log.id(), &run_id, origin, &members);
     let (manifest, hash) = manifest.map_err(|error| Refusal::internal("making the manifest", &error))?;
     let event = Event::new(Kind::BundleCreated).run(&run_id).principal(&principal.name).details(json!({
         "manifest_sha256": hash.to_string(),
