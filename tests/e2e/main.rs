@@ -45,6 +45,7 @@ mod life;
 mod main_job;
 mod memory;
 mod metrics;
+mod node;
 mod notices;
 mod offers;
 mod oidc;

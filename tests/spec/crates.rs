@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 96] = [
+const ARROWS: [(&str, &str); 98] = [
     ("admission", ""),
     (
         "anomaly",
@@ -38,7 +38,7 @@ const ARROWS: [(&str, &str); 96] = [
     ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (
         "cli",
-        "audit backup capacity certificates checkup cofferdam-client command-context consent-proof daemon-control document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp top tryout usage-report wire",
+        "audit backup capacity certificates checkup cofferdam-client command-context consent-proof daemon-control document egress-rules egress-sources file-ops jail mcp node-commands operations policy presentation run-families text timestamp top tryout usage-report wire",
     ),
     ("cofferdam-client", "node-id wire"),
     ("command-context", "cofferdam-client compose presentation wire"),
@@ -54,7 +54,7 @@ const ARROWS: [(&str, &str); 96] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage notices oidc operations passkeys policy port-forwarding process-memory processes readiness redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage node node-id notices oidc operations passkeys policy port-forwarding process-memory processes readiness redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
     ),
     ("daemon-control", "command-context presentation wire"),
     ("daemon-log", "text"),
@@ -98,6 +98,11 @@ const ARROWS: [(&str, &str); 96] = [
         "admission atomic-file containers egress-rules git-wire host-launch leftovers operations refusal",
     ),
     ("model-usage", "egress-rules timestamp"),
+    (
+        "node",
+        "atomic-file audit audit-service bases capacity document identity metrics node-id operations policy refusal runs tenants timestamp warm-pool wire",
+    ),
+    ("node-commands", "command-context presentation wire"),
     ("node-id", ""),
     ("notices", "operations refusal store text timestamp webhook"),
     ("oidc", "identity webhook"),

@@ -16,6 +16,7 @@ use wire::v1::forward_service_client::ForwardServiceClient;
 use wire::v1::host_service_client::HostServiceClient;
 use wire::v1::image_service_client::ImageServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
+use wire::v1::node_service_client::NodeServiceClient;
 use wire::v1::passkey_service_client::PasskeyServiceClient;
 use wire::v1::permission_service_client::PermissionServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
@@ -85,6 +86,7 @@ services! {
     audit: AuditServiceClient,
     terminals: TerminalServiceClient,
     host: HostServiceClient,
+    node: NodeServiceClient,
     policy: PolicyServiceClient,
     alerts: AlertServiceClient,
     permissions: PermissionServiceClient,

@@ -102,6 +102,7 @@ export class Client implements AsyncDisposable {
   readonly backups: Service<typeof v1.BackupService>;
   readonly console: Service<typeof v1.ConsoleService>;
   readonly daemon: Service<typeof v1.DaemonService>;
+  readonly node: Service<typeof v1.NodeService>;
   readonly passkeys: Service<typeof v1.PasskeyService>;
   readonly push: Service<typeof v1.PushService>;
   readonly usage: Service<typeof v1.UsageService>;
@@ -149,6 +150,7 @@ export class Client implements AsyncDisposable {
     this.backups = service(v1.BackupService, this.transport);
     this.console = service(v1.ConsoleService, this.transport);
     this.daemon = service(v1.DaemonService, this.transport);
+    this.node = service(v1.NodeService, this.transport);
     this.passkeys = service(v1.PasskeyService, this.transport);
     this.push = service(v1.PushService, this.transport);
     this.usage = service(v1.UsageService, this.transport);

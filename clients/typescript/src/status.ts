@@ -38,6 +38,7 @@ const BY_REASON: ReadonlyMap<string, Kind> = new Map<string, Kind>([
   ["RUN_NOT_READY", errors.RunNotReady],
   ["OVERLOADED", errors.Overloaded],
   ["DAEMON_STOPPING", errors.Unavailable],
+  ["NODE_DRAINED", errors.Unavailable],
   ["AUDIT_UNAVAILABLE", errors.Unavailable],
   ["ENGINE_UNAVAILABLE", errors.Unavailable],
   ["UPSTREAM_FAILED", errors.Unavailable],

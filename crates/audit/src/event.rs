@@ -20,6 +20,10 @@ pub enum Kind {
     PolicyLoaded,
     /// A principal reloaded the configuration, or set the level of the daemon's log. The record is on disk before it takes effect.
     ConfigurationChanged,
+    /// An operator drained the node, or gave its drain another reason or deadline. The record is on disk before it takes effect.
+    NodeDrained,
+    /// An operator put the node into service again. The record is on disk before it takes effect.
+    NodeUndrained,
     RunCreated,
     RunState,
     /// A run was not made, because its tenant has used up a bound. `details.count` has the number since the last such record.
@@ -139,6 +143,8 @@ impl Kind {
             Self::LogRepaired => "log_repaired",
             Self::PolicyLoaded => "policy_loaded",
             Self::ConfigurationChanged => "configuration_changed",
+            Self::NodeDrained => "node_drained",
+            Self::NodeUndrained => "node_undrained",
             Self::RunCreated => "run_created",
             Self::RunState => "run_state",
             Self::RunRefused => "run_refused",

@@ -207,6 +207,13 @@ impl Bases {
         (bases.iter().map(|base| shown(base, &users)).collect(), more)
     }
 
+    /// Returns the newest bases that `principal` may use, with the digests of their trees.
+    pub fn at_hand(&self, principal: &Principal, most: usize) -> Vec<(BaseId, String)> {
+        let bases = self.table.lock();
+        let own = bases.values().rev().filter(|base| principal.may_use(&base.principal) && !base.changed);
+        own.take(most).map(|base| (base.id, base.digest.clone())).collect()
+    }
+
     pub fn get(&self, id: BaseId, principal: &Principal) -> Result<v1::Base, Refusal> {
         Ok(shown(&self.table.of(id, principal)?, &self.runs.users_of_bases()))
     }

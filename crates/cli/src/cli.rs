@@ -151,6 +151,9 @@ enum Command {
     Plan(plan::Plan),
     Doctor(checkup::Doctor),
     Upgrade(upgrade::Upgrade),
+    /// Show a node of a fleet, and take it out of service.
+    #[command(subcommand)]
+    Node(node_commands::Command),
     Status(daemon_control::Status),
     Reload(daemon_control::Reload),
     LogLevel(daemon_control::LogLevel),
@@ -230,6 +233,7 @@ impl Cli {
             Command::Throttle(throttle) => throttle.run(&context).await,
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Plan(plan) => plan.run(&context).await,
+            Command::Node(command) => command.run(&context).await,
             Command::Status(status) => status.run(&context).await,
             Command::Reload(reload) => reload.run(&context).await,
             Command::LogLevel(level) => level.run(&context).await,

@@ -31,6 +31,7 @@ const NEEDS_RESTART: u8 = 5;
 pub(crate) fn formats() -> Formats {
     Formats::new([
         ("approvals", gateway::FORMAT),
+        ("drain of the node", node::FORMAT),
         ("log", audit::FORMAT),
         ("processes", processes::FORMAT),
         ("sealed values", store::SEALED),

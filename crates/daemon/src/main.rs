@@ -20,7 +20,6 @@ mod reload;
 mod rpc;
 mod startup;
 mod traces;
-mod trash;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -108,6 +107,10 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     process_memory::allocator_options(|| startup::place_ahead(&config.state_dir));
     process_memory::no_core_dumps();
+    // Before the first id is made.
+    if let Some(id) = config.node.id {
+        id.make_own();
+    }
     let log = daemon_log::start(config.log_level.clone(), config.log_format);
     let mut beginning = Beginning::of(args, &config)?;
     let kept = hand_over::kept_config(&config.state_dir);

@@ -18,6 +18,7 @@ use disk_quotas::Quotas;
 use gateway::{ApprovalFilter, ApprovalState, Gateway};
 use identity::RunId;
 use listener::Certificates;
+use node::Node;
 use processes::Processes;
 use runs::Runs;
 use runs::record::{Record, State};
@@ -50,13 +51,14 @@ struct Source {
     processes: Processes,
     traces: Traces,
     readiness: Arc<Readiness>,
+    node: Arc<Node>,
 }
 
 /// Starts to count and to serve, if the configuration has a listener. Both end when the daemon stops. Returns the token of clients.
 pub(crate) async fn start(
     listen: Option<&MetricsListen>,
     certificates: Option<Arc<Certificates>>,
-    (control, workers, records): (&Control, &Workers, &Records),
+    (control, workers, records, node): (&Control, &Workers, &Records, &Arc<Node>),
     (index, alerts, readiness): (Arc<Index>, Arc<Alerts>, Arc<Readiness>),
     (tasks, stop): (&TaskTracker, &CancellationToken),
     listeners: &Listeners,
@@ -75,6 +77,7 @@ pub(crate) async fn start(
         processes: workers.processes.clone(),
         traces: records.traces.clone(),
         readiness,
+        node: node.clone(),
     });
     let mut access = listen.token()?.map_or_else(Access::open, |token| Access::open().token(&token));
     if let Some(certificates) = certificates.filter(|_| listen.is_remote()) {
@@ -208,6 +211,7 @@ impl Source {
             spans: self.traces.counts(),
             egress_open: egress.map(|egress| egress.view().counts().open).sum(),
             tenants: self.tenants(),
+            node: Some(self.node.sample()),
         }
     }
 

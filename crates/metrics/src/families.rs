@@ -13,10 +13,11 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::labels::{
-    Build, Call, Cold, Direction, Kind, ProfileCall, Result, Rule, StageTimes, Start, State, TenantBound,
+    Build, Call, Cold, Direction, Kind, NodeResource, ProfileCall, Result, Rule, StageTimes, Start, State,
+    TenantBound,
 };
 use crate::latency::latency;
-use crate::sample::{Ready, Sample};
+use crate::sample::{NodeSample, Ready, Sample};
 
 /// Most profiles that are named. The others are counted together.
 const MOST_PROFILES: usize = 64;
@@ -84,6 +85,9 @@ struct Gauges {
     processes: Gauge,
     egress_open: Gauge,
     tenants: Family<TenantBound, Seconds>,
+    node_state: Family<State, Gauge>,
+    node_capacity: Family<NodeResource, Gauge>,
+    node_used: Family<NodeResource, Gauge>,
     engine: Family<Result, Counter>,
     spans: Family<Result, Counter>,
 }
@@ -285,6 +289,17 @@ impl Gauges {
             Unit::Other("ratio".to_owned()),
             self.tenants.clone(),
         );
+        registry.register("node_state", "1 for the state of the node", self.node_state.clone());
+        registry.register(
+            "node_capacity",
+            "Amounts that all runs of the node may take together",
+            self.node_capacity.clone(),
+        );
+        registry.register(
+            "node_used",
+            "Amounts that the runs of the node take, by their limits",
+            self.node_used.clone(),
+        );
         registry.register("egress_open", "Connections of runs that are open", self.egress_open.clone());
     }
 
@@ -327,6 +342,18 @@ impl Gauges {
         for one in sample.tenants.iter().take(MOST_BOUNDS) {
             let labels = TenantBound { tenant: one.tenant.clone(), bound: one.bound };
             self.tenants.get_or_create(&labels).set(one.used);
+        }
+        if let Some(node) = &sample.node {
+            for state in NodeSample::STATES {
+                self.node_state.get_or_create(&State { state }).set(i64::from(state == node.state));
+            }
+            for (resource, capacity, used) in node.amounts {
+                let resource = NodeResource { resource };
+                if capacity < u64::MAX {
+                    self.node_capacity.get_or_create(&resource).set(whole(capacity));
+                }
+                self.node_used.get_or_create(&resource).set(whole(used));
+            }
         }
         for (result, count) in ["answered", "failed", "timed_out"].into_iter().zip(sample.engine) {
             counted(&self.engine, result, count);

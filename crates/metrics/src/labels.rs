@@ -78,6 +78,12 @@ pub(crate) struct TenantBound {
     pub(crate) bound: &'static str,
 }
 
+/// One resource of the node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct NodeResource {
+    pub(crate) resource: &'static str,
+}
+
 /// Version of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Build {

@@ -12,5 +12,5 @@ mod serve;
 pub use families::{Metrics, Own};
 pub use labels::StageTimes;
 pub use latency::latency;
-pub use sample::{AuditSample, DiskSample, PoolSample, Ready, RunsSample, Sample, TenantSample};
+pub use sample::{AuditSample, DiskSample, NodeSample, PoolSample, Ready, RunsSample, Sample, TenantSample};
 pub use serve::{Access, CONTENT_TYPE, Pages, Stream, Text, TokenInForce, serve};

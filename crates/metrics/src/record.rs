@@ -113,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Own, Sample, StageTimes, TenantSample, latency};
+    use crate::{NodeSample, Own, Sample, StageTimes, TenantSample, latency};
 
     fn metrics() -> Metrics {
         let audit_writes: Histogram = latency();
@@ -251,5 +251,26 @@ mod tests {
         let series = series(&metrics);
         assert!(series.len() < at_rest + 140, "{} series, of which {at_rest} at rest", series.len());
         assert!(series.iter().any(|line| line.contains("operation=\"other\"")), "{series:#?}");
+    }
+    #[test]
+    fn the_state_and_the_amounts_of_the_node_are_shown() {
+        let amounts = [
+            ("runs", 256, 2),
+            ("memory_mib", u64::MAX, 300),
+            ("cpu_millis", 8_000, 1_000),
+            ("disk_mib", 100, 64),
+        ];
+        let node = Some(NodeSample { state: "draining", amounts });
+        let text = metrics().encode(&Sample { node, ..Sample::default() });
+        for expected in [
+            "cofferdam_node_state{state=\"serving\"} 0",
+            "cofferdam_node_state{state=\"draining\"} 1",
+            "cofferdam_node_state{state=\"drained\"} 0",
+            "cofferdam_node_capacity{resource=\"runs\"} 256",
+            "cofferdam_node_used{resource=\"memory_mib\"} 300",
+        ] {
+            assert!(text.lines().any(|line| line == expected), "{expected}:\n{text}");
+        }
+        assert!(!text.contains("cofferdam_node_capacity{resource=\"memory_mib\"}"), "{text}");
     }
 }

@@ -34,6 +34,20 @@ pub struct Sample {
     /// Connections of runs that are open or being decided about.
     pub egress_open: u64,
     pub tenants: Vec<TenantSample>,
+    pub node: Option<NodeSample>,
+}
+
+/// State of the node.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeSample {
+    /// One of [`NodeSample::STATES`].
+    pub state: &'static str,
+    /// Each resource with the amount that all runs may take, and the amount that they take. The largest number: it is not known.
+    pub amounts: [(&'static str, u64, u64); 4],
+}
+
+impl NodeSample {
+    pub const STATES: [&'static str; 3] = ["serving", "draining", "drained"];
 }
 
 /// A bound of a tenant of the policy.

@@ -55,6 +55,8 @@ pub enum Reason {
     Overloaded,
     /// The daemon stops, or another one takes over; nothing was begun. Try again with the same `request_id`.
     DaemonStopping,
+    /// The node is drained and makes no runs; nothing was begun. Create the run on another node.
+    NodeDrained,
     /// The audit log cannot be written, so no call is executed.
     AuditUnavailable,
     /// The container engine does not answer or refused.
@@ -93,6 +95,7 @@ impl Reason {
         Self::RunNotReady,
         Self::Overloaded,
         Self::DaemonStopping,
+        Self::NodeDrained,
         Self::AuditUnavailable,
         Self::EngineUnavailable,
         Self::UpstreamFailed,
@@ -127,6 +130,7 @@ impl Reason {
             Self::RunNotReady => "RUN_NOT_READY",
             Self::Overloaded => "OVERLOADED",
             Self::DaemonStopping => "DAEMON_STOPPING",
+            Self::NodeDrained => "NODE_DRAINED",
             Self::AuditUnavailable => "AUDIT_UNAVAILABLE",
             Self::EngineUnavailable => "ENGINE_UNAVAILABLE",
             Self::UpstreamFailed => "UPSTREAM_FAILED",

@@ -160,7 +160,8 @@ fn code(reason: Reason) -> Code {
         Reason::AuditUnavailable
         | Reason::EngineUnavailable
         | Reason::UpstreamFailed
-        | Reason::DaemonStopping => Code::Unavailable,
+        | Reason::DaemonStopping
+        | Reason::NodeDrained => Code::Unavailable,
         Reason::Internal => Code::Internal,
     }
 }

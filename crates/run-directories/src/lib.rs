@@ -8,4 +8,5 @@ pub mod directories;
 pub mod linked;
 pub mod mounting;
 pub mod resources;
+pub mod trash;
 pub mod workspace;

@@ -174,6 +174,8 @@ pub enum EndCause {
     Ttl,
     IdleTimeout,
     Lease,
+    /// The deadline of a drain of the node passed.
+    NodeDrained,
 }
 
 impl EndCause {
@@ -183,6 +185,7 @@ impl EndCause {
             Self::Ttl => "ttl",
             Self::IdleTimeout => "idle_timeout",
             Self::Lease => "lease",
+            Self::NodeDrained => "node_drained",
         }
     }
 
@@ -191,6 +194,7 @@ impl EndCause {
             Self::Ttl => v1::run::EndCause::Ttl,
             Self::IdleTimeout => v1::run::EndCause::IdleTimeout,
             Self::Lease => v1::run::EndCause::Lease,
+            Self::NodeDrained => v1::run::EndCause::NodeDrained,
         }
     }
 }

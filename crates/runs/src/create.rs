@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::record::{Companion, Kept, Record, Spec, Workspace};
-use ::tenants::Resource;
+use ::tenants::{Amounts, Resource};
 use audit::{Event, Kind};
 use egress_rules::{Narrowed, Rules};
 use futures_util::FutureExt as _;
@@ -23,7 +23,7 @@ use crate::request::Parsed;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::stored;
-use crate::tenants::is_of_disk;
+use crate::tenants::{amounts, is_of_disk, used_by_all};
 use crate::way_out::{self, Outward, narrowed};
 use crate::{placeholders, task, variables};
 
@@ -175,8 +175,10 @@ impl Runs {
                 "the daemon is stopping and creates no further runs; try again after its start",
             ));
         }
+        self.gate.check_open()?;
         // Before the lock of living runs, which comes after that of kept workspaces.
-        let counts_left = self.launcher.tenancy().is_bounded(&principal.name, Resource::Disk);
+        let counts_left =
+            self.gate.counts() || self.launcher.tenancy().is_bounded(&principal.name, Resource::Disk);
         let left = if counts_left { self.left() } else { BTreeMap::default() };
         let mut living = self.living();
         let containers = |run: &Run| 1 + run.record.borrow().companions.len();
@@ -200,10 +202,13 @@ impl Runs {
                 format!("workspace.managed.workspace_id: run {user} uses it: stop it first"),
             ));
         }
+        let used = if self.gate.counts() { used_by_all(&left, &living) } else { Amounts::default() };
         self.check_tenant(&living, left, &run.record.borrow())?;
         if let Workspace::Base { base } = run.spec().workspace {
             self.begin_on(base, principal)?;
         }
+        // Last: a request that is refused for another reason takes no turn.
+        self.gate.admit(amounts(&run.record.borrow()), used)?;
         living.insert(id, run.clone());
         Ok(())
     }

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::bases::Bases;
 use crate::checkpoints::Checkpoints;
+use crate::gate::Gate;
 use crate::held::takes_no_calls;
 use crate::launch::Launcher;
 use crate::run::{Command, Run};
@@ -73,6 +74,7 @@ pub struct Runs {
     /// Shared pointers, because a channel keeps its last messages in place, and records are large.
     changes: broadcast::Sender<Arc<Record>>,
     pub(crate) limit: usize,
+    pub(crate) gate: Arc<dyn Gate>,
     /// Notified when the data of a run was removed.
     pub(crate) gone: Notify,
     /// Longest `ttl` of a run. A run that asks for none gets this one.
@@ -97,7 +99,7 @@ impl Runs {
         audit: Arc<AuditLog>,
         launcher: Launcher,
         spool: Arc<Spool>,
-        bounds: RunBounds,
+        (bounds, gate): (RunBounds, Arc<dyn Gate>),
     ) -> Result<(Self, Vec<Record>), store::StoreError> {
         let mut earlier = Vec::new();
         let mut ended = BTreeMap::new();
@@ -149,6 +151,7 @@ impl Runs {
             deleted_tokens: DeletedTokens::default(),
             changes: broadcast::Sender::new(CHANGES),
             limit: bounds.living,
+            gate,
             gone: Notify::new(),
             max_ttl: bounds.max_ttl,
         };

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::record::{Held, Hold, Record, Spec, State, Workspace};
+use crate::record::{EndCause, Held, Hold, Record, Spec, State, Workspace};
 use companions::{Companion, Companions};
 use disk_quotas::Account;
 use egress::{Egress, View};
@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Stop(oneshot::Sender<()>),
     /// Ends the run as failed.
     Fail(String),
+    /// Ends the run for a cause that is not its own.
+    End(EndCause),
     /// Freezes the commands, or lets them continue.
     Freeze(Freeze),
     /// Ends all commands, because they have used up the disk.
@@ -400,6 +402,13 @@ impl Run {
         if let Some(lease) = &self.lease {
             lease.begin(Instant::now());
         }
+    }
+
+    /// Has the run end for a cause that is not its own. A launch is given up.
+    pub async fn end(&self, cause: EndCause) {
+        self.stopping.cancel();
+        // An error means that the run is over.
+        let _ = self.commands.send(Command::End(cause)).await;
     }
 
     /// Ends the run as failed, because of a fault with which no call may continue.

@@ -30,7 +30,7 @@ use run_directories::resources::{Held, RunResources, remove_container};
 enum End {
     /// A client stopped the run, and waits.
     Stopped(Option<oneshot::Sender<()>>),
-    /// The run reached a limit of its time.
+    /// The run reached a limit of its time, or its node is drained.
     Due(EndCause),
     /// The run failed.
     Failed(String),
@@ -161,6 +161,7 @@ impl Shared {
                 command = self.commands.recv() => match command {
                     Some(Command::Stop(done)) => return End::Stopped(Some(done)),
                     Some(Command::Fail(why)) => return End::Failed(why),
+                    Some(Command::End(cause)) => return End::Due(cause),
                     Some(Command::Leave(done)) => return End::Left(done),
                     Some(Command::Freeze(freeze)) => self.freeze(freeze, lanes).await,
                     Some(Command::EndCommands) => {
@@ -235,6 +236,7 @@ impl Shared {
                 Command::Stop(done) | Command::Leave(done) => Some(done),
                 // Dropping the sender reports that the run is over.
                 Command::Fail(_)
+                | Command::End(_)
                 | Command::Freeze(_)
                 | Command::EndCommands
                 | Command::Settle

@@ -110,6 +110,12 @@ fn sum(mut left: Left, living: impl Iterator<Item = (RunId, String, Option<RunId
     used
 }
 
+/// Returns what all runs use together.
+pub(crate) fn used_by_all(left: &Used, living: &BTreeMap<RunId, Arc<Run>>) -> Amounts {
+    let living = living.values().map(|run| amounts(&run.record.borrow()));
+    left.values().copied().chain(living).fold(Amounts::default(), |sum, one| sum + one)
+}
+
 fn add(used: &mut Used, principal: &str, amounts: Amounts) {
     match used.get_mut(principal) {
         Some(sum) => *sum = *sum + amounts,
@@ -118,7 +124,7 @@ fn add(used: &mut Used, principal: &str, amounts: Amounts) {
 }
 
 /// Returns what a run may use. It counts as one run, and so does each of its companions, which has the run's share of the processors.
-fn amounts(record: &Record) -> Amounts {
+pub(crate) fn amounts(record: &Record) -> Amounts {
     let (limits, companions) = (&record.spec.limits, &record.companions);
     let containers = 1 + companions.len() as u64;
     let memory_mib = companions.iter().map(|companion| companion.memory_mib);

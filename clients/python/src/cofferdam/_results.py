@@ -15,7 +15,7 @@ from cofferdam.types import CommandResult, Found
 # The mounts: the daemon's alias, and the path for commands.
 _MOUNTS = {"@project": "/workspace", "@state": "/state", "@pkg": "/pkg"}
 _NOTHING = v1.ExecResult.EndedBy.ENDED_BY_UNSPECIFIED
-_END_CAUSES = {v1.Run.EndCause.Value(name.upper()): name for name in ("ttl", "idle_timeout", "lease")}
+_END_CAUSES = {v1.Run.EndCause.Value(name.upper()): name for name in ("ttl", "idle_timeout", "lease", "node_drained")}
 
 
 def path(alias: str) -> str:
@@ -46,7 +46,7 @@ def run_info(run: v1.Run) -> types.RunInfo:
         ready_at=when(run.ready_at),
         ended_at=when(run.ended_at),
         failure=run.failure,
-        end_cause=cast(Literal["ttl", "idle_timeout", "lease", ""], _END_CAUSES.get(run.end_cause, "")),
+        end_cause=cast(Literal["ttl", "idle_timeout", "lease", "node_drained", ""], _END_CAUSES.get(run.end_cause, "")),
         timeout=_seconds(run.ttl),
         idle_timeout=_seconds(run.idle_timeout),
         lease=_seconds(run.lease),

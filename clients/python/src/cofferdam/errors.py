@@ -273,6 +273,7 @@ BY_REASON: Mapping[str, type[CofferdamError]] = MappingProxyType(
         "RUN_NOT_READY": RunNotReady,
         "OVERLOADED": Overloaded,
         "DAEMON_STOPPING": Unavailable,
+        "NODE_DRAINED": Unavailable,
         "AUDIT_UNAVAILABLE": Unavailable,
         "ENGINE_UNAVAILABLE": Unavailable,
         "UPSTREAM_FAILED": Unavailable,

@@ -197,8 +197,8 @@ class RunInfo:
     ended_at: datetime | None
     #: Why it failed; empty otherwise.
     failure: str
-    #: Its own time that ended it: `ttl` is its `timeout`; empty: none.
-    end_cause: Literal["ttl", "idle_timeout", "lease", ""]
+    #: Its own time that ended it (`ttl` is its `timeout`), or the drain of its node; empty: none.
+    end_cause: Literal["ttl", "idle_timeout", "lease", "node_drained", ""]
     #: Seconds after which it is stopped; None: never.
     timeout: float | None
     #: Seconds without a call after which it is stopped; None: never.

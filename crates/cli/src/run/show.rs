@@ -117,6 +117,7 @@ fn ended(run: &Run) -> String {
         EndCause::Ttl => format!("{when}: its ttl was reached"),
         EndCause::IdleTimeout => format!("{when}: no call was made within its idle timeout"),
         EndCause::Lease => format!("{when}: its lease was not renewed"),
+        EndCause::NodeDrained => format!("{when}: its node was drained"),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bases::Bases;
 use calls::{Calls, Control, Life, Records, Workers};
 use checkpoints::Checkpoints;
+use node::Node;
 use store::Store;
 
 pub(super) struct Parts {
@@ -13,6 +14,7 @@ pub(super) struct Parts {
     pub(super) records: Records,
     pub(super) bases: Arc<Bases>,
     pub(super) checkpoints: Arc<Checkpoints>,
+    pub(super) node: Arc<Node>,
     pub(super) life: Life,
     pub(super) store: Store,
 }

@@ -15,6 +15,7 @@ use calls::{Approvals, CallTable, Calls, Control, Life, Records, Upstreams, Wait
 use checkpoints::Checkpoints;
 use gateway::Gateway;
 use identity::RunId;
+use node::{Gate, Node};
 use processes::{Processes, StopRule};
 use runs::Runs;
 use store::StateDisk;
@@ -65,7 +66,9 @@ impl Opened {
 
         let Self { config, state, policy, directories, launcher, store, log, disk, .. } = self;
         let spool = startup::spool(&store, &config).await?;
-        let opened = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.runs).await;
+        let gate = Arc::new(Gate::open(&config.state_dir, config.node.clone(), config.runs.living)?);
+        let admission = (config.runs, gate.clone() as Arc<dyn runs::Gate>);
+        let opened = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), admission).await;
         let (runs, earlier) = opened.map_err(broken_store)?;
         let runs = Arc::new(runs);
         let on_stop = StopRule::new(config.on_stop);
@@ -103,6 +106,9 @@ impl Opened {
             ((runs.clone(), audit.clone(), store.clone()), (quotas.clone(), config.disk.warn_free));
         let checkpoints = Checkpoints::open(sources, processes.clone(), space, config.checkpoints);
         let checkpoints = Arc::new(checkpoints.map_err(broken_store)?);
+        let sources = (runs.clone(), bases.clone(), audit.clone());
+        let (in_force, life) = (gateway.in_force().clone(), (tasks.clone(), stop.clone()));
+        let node = Node::new(env!("CARGO_PKG_VERSION"), gate, sources, in_force, life);
         let (traces, exporter) = traces::start(config.traces.as_ref())?;
         let parts = Parts {
             control: Control { gateway, limits, approvals, quotas },
@@ -122,6 +128,7 @@ impl Opened {
             },
             bases,
             checkpoints,
+            node,
             life: Life { tasks, closing: stop.child_token(), entering: TaskTracker::new(), stop, on_stop },
             store,
         };

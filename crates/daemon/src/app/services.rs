@@ -13,6 +13,7 @@ use calls::grants::Grants;
 use calls::{Calls, Control, Life, Replays, Transcripts};
 use comparisons::Comparisons;
 use listener::{Certificates, GuardLayer, Tokens};
+use node::Nodes;
 use notices::Push;
 use passkeys::Passkeys;
 use port_forwarding::PortForwarding;
@@ -38,7 +39,7 @@ pub(super) fn services(
     (reloader, readiness): (Arc<Reloader>, Arc<Readiness>),
     (push, doors): (Option<Arc<Push>>, Option<Arc<Doors>>),
 ) -> anyhow::Result<Services> {
-    let Parts { control, workers, records, bases, checkpoints, life, store } = parts;
+    let Parts { control, workers, records, bases, checkpoints, node, life, store } = parts;
     let Control { gateway, limits, .. } = control;
     let (audit, table, processes) = (&records.audit, &records.table, &workers.processes);
     let (runs, Life { tasks, stop, .. }) = (&workers.runs, life);
@@ -125,6 +126,7 @@ pub(super) fn services(
         trash: rpc::trash::Service { runs: runs() },
         usage: rpc::usage::Service { runs: runs() },
         console: rpc::console::Service { doors },
+        node: Nodes(node.clone()),
         token: rpc::token::Service { tokens, gateway: gateway(), tasks: tasks() },
         host: rpc::host::Service {
             runs: runs(),

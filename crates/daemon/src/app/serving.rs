@@ -115,7 +115,7 @@ impl Recovered {
         let audit = parts.records.audit.clone();
         let readiness = Readiness::new(audit.clone(), parts.store.clone(), parts.workers.runs.clone());
         let seen = (Arc::new(log.index), alerts, readiness.clone());
-        let made = (&parts.control, &parts.workers, &parts.records);
+        let made = (&parts.control, &parts.workers, &parts.records, &parts.node);
         let life = (&parts.life.tasks, &parts.life.stop);
         let metrics_token = metrics::start(
             config.metrics.as_ref(),
@@ -326,8 +326,8 @@ fn guard(config: &Config, parts: &Parts, tokens: (Arc<Tokens>, Arc<Issuers>)) ->
 /// In the order of the array, they watch the free space of the state disk, return freed memory to the kernel, watch the
 /// spool, bound the stored calls, watch the runs' disk quotas, delete old bases, checkpoints and mirrors, store grants that
 /// could not be stored before, let approvals expire, end the consents of runs that end, and copy the counters of the rate
-/// limits and the traffic of tenants to disk.
-fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) -> [JoinHandle<()>; 13] {
+/// limits and the traffic of tenants to disk, and stop runs at the deadline of a drain.
+fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) -> [JoinHandle<()>; 14] {
     let Parts { control, records, bases, checkpoints, life, store, .. } = parts;
     let Control { limits, approvals, quotas, .. } = control;
     let (runs, audit, spool, stop) = (&parts.workers.runs, &records.audit, &records.spool, &life.stop);
@@ -351,6 +351,7 @@ fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) 
         tokio::spawn(async move { ends.0.follow_runs(&ends.1, ends.2).await }),
         tokio::spawn(async move { counters.0.keep(counters.1).await }),
         tokio::spawn(runs.launcher.tenancy().clone().keep(stop.clone())),
+        tokio::spawn(parts.node.clone().keep()),
     ]
 }
 

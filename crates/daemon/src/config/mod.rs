@@ -43,6 +43,7 @@ use host_launch::WeakerForm;
 use identity::{Certified, Roles};
 use mirrors::MirrorBounds;
 use model_usage::Price;
+use node::Settings as NodeSettings;
 use runs::{HarnessOnBind, OnStop, PoolEntry, RunBounds};
 use serde_json::{Value, json};
 use store::OutcomeBounds;
@@ -166,6 +167,8 @@ pub(crate) struct Config {
     pub(crate) traces: Option<Export>,
     /// The listener of the web console; `None` if there is none.
     pub(crate) console: Option<ConsoleListen>,
+    /// Identity, labels and bounds of the node.
+    pub(crate) node: NodeSettings,
     /// Settings of the audit log.
     pub(crate) audit: audit::Audit,
     /// Level of the daemon's log.
@@ -321,6 +324,9 @@ impl Config {
             shown["traces"] = export.shown();
         }
         self.notices.show(shown);
+        if let Some(node) = self.node.shown() {
+            shown["node"] = node;
+        }
         if let Some(listen) = &self.console {
             shown["console"] = listen.shown();
         }

@@ -36,7 +36,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-pub(super) const KEYS: [&str; 34] = [
+pub(super) const KEYS: [&str; 35] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -69,6 +69,7 @@ pub(super) const KEYS: [&str; 34] = [
     "metrics",
     "traces",
     "console",
+    "node",
     "audit",
     "log",
 ];
@@ -141,6 +142,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         checkpoints: checkpoints(&top),
         sessions: sessions(&top),
         mcp: mcp::read(&top),
+        node: node::Settings::read(&top),
         audit: audit::read(&top),
         log_level: log_level(&log),
         log_format: log.get("format").and_then(|at| at.one_of(&Format::ALL)).unwrap_or(Format::Text),

@@ -42,6 +42,7 @@ use std::time::Duration;
 
 use identity::Principal;
 use listener::{GuardLayer, Socket, Tcp};
+use node::Nodes;
 use operations::Reason;
 use readiness::Seen;
 use refusal::Refusal;
@@ -69,6 +70,7 @@ use wire::v1::forward_service_server::ForwardServiceServer;
 use wire::v1::host_service_server::HostServiceServer;
 use wire::v1::image_service_server::ImageServiceServer;
 use wire::v1::limit_service_server::LimitServiceServer;
+use wire::v1::node_service_server::NodeServiceServer;
 use wire::v1::passkey_service_server::PasskeyServiceServer;
 use wire::v1::permission_service_server::PermissionServiceServer;
 use wire::v1::policy_service_server::PolicyServiceServer;
@@ -86,6 +88,8 @@ use wire::v1::usage_service_server::UsageServiceServer;
 const READINESS: &str = "";
 /// Name under which it reports that the daemon executes requests. It always does when it answers.
 const LIVENESS: &str = "liveness";
+/// Name under which it reports that the daemon makes runs. Balancers ask for it before they send a CreateRun.
+const CREATION: &str = "cofferdam.create";
 /// Largest request and answer, bytes.
 const MAX_MESSAGE: usize = operations::transport::MESSAGE;
 /// Maximum number of streams of one connection. tonic's default removes hyper's limit.
@@ -171,6 +175,7 @@ pub(crate) struct Services {
     pub(crate) passkey: passkey::Service,
     pub(crate) push: push::Service,
     pub(crate) console: console::Service,
+    pub(crate) node: Nodes,
 }
 
 /// All services, ready to be served.
@@ -178,6 +183,7 @@ pub(crate) struct Served {
     pub(crate) routes: Routes,
     reporter: HealthReporter,
     seen: watch::Receiver<Seen>,
+    service: watch::Receiver<node::Service>,
     stop: CancellationToken,
 }
 
@@ -199,6 +205,7 @@ pub(crate) async fn serve(
 /// Makes the routes of all services.
 pub(crate) fn served(services: Services) -> anyhow::Result<Served> {
     let (seen, stop) = (services.daemon.readiness.seen(), services.audit.stop.clone());
+    let service = services.node.0.gate().service();
     let (reporter, health) = tonic_health::server::health_reporter();
     let mut routes = RoutesBuilder::default();
     routes.add_service(health);
@@ -243,7 +250,8 @@ pub(crate) fn served(services: Services) -> anyhow::Result<Served> {
     routes.add_service(capped!(PasskeyServiceServer, services.passkey));
     routes.add_service(capped!(PushServiceServer, services.push));
     routes.add_service(capped!(ConsoleServiceServer, services.console));
-    Ok(Served { routes: routes.routes(), reporter, seen, stop })
+    routes.add_service(capped!(NodeServiceServer, services.node));
+    Ok(Served { routes: routes.routes(), reporter, seen, service, stop })
 }
 
 async fn try_serve(
@@ -253,16 +261,18 @@ async fn try_serve(
     guard: GuardLayer,
     closing: CancellationToken,
 ) -> anyhow::Result<()> {
-    let Served { routes, reporter, mut seen, stop } = served;
+    let Served { routes, reporter, mut seen, mut service, stop } = served;
     reporter.set_service_status(LIVENESS, ServingStatus::Serving).await;
-    let now = *seen.borrow_and_update();
-    say_health(&reporter, now).await;
+    say_health(&reporter, &mut seen, &mut service).await;
     // Ends after `closing`. The clients of connections that are there by then are told to connect anew.
     let incoming = listener::incoming(socket, tcp, closing);
     tokio::spawn(async move {
-        while let Some(Ok(())) = stop.run_until_cancelled(seen.changed()).await {
-            let now = *seen.borrow_and_update();
-            say_health(&reporter, now).await;
+        loop {
+            let changed = async {
+                tokio::select! { changed = seen.changed() => changed, changed = service.changed() => changed }
+            };
+            let Some(Ok(())) = stop.run_until_cancelled(changed).await else { return };
+            say_health(&reporter, &mut seen, &mut service).await;
         }
     });
 
@@ -283,8 +293,14 @@ async fn try_serve(
     Ok(())
 }
 
-/// Reports if calls are admitted, for each service, and if the daemon as a whole is ready.
-async fn say_health(reporter: &HealthReporter, seen: Seen) {
+/// Reports if calls are admitted, for each service, if the daemon as a whole is ready, and if it makes runs.
+async fn say_health(
+    reporter: &HealthReporter,
+    seen: &mut watch::Receiver<Seen>,
+    service: &mut watch::Receiver<node::Service>,
+) {
+    let seen = *seen.borrow_and_update();
+    let is_drained = service.borrow_and_update().drain.is_some();
     let status = |serving| if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
     let names = [
         RunServiceServer::<run::Service>::NAME,
@@ -313,11 +329,13 @@ async fn say_health(reporter: &HealthReporter, seen: Seen) {
         PasskeyServiceServer::<passkey::Service>::NAME,
         PushServiceServer::<push::Service>::NAME,
         ConsoleServiceServer::<console::Service>::NAME,
+        NodeServiceServer::<Nodes>::NAME,
     ];
     for name in names {
         reporter.set_service_status(name, status(seen.log)).await;
     }
     reporter.set_service_status(READINESS, status(seen.is_ready())).await;
+    reporter.set_service_status(CREATION, status(seen.is_ready() && !is_drained)).await;
 }
 
 /// Returns the principal that the guard has identified.

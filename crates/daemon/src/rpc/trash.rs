@@ -6,6 +6,7 @@ use identity::RunId;
 use operations::{EntryType, Reason, TrashEntry};
 use refusal::Refusal;
 use runs::Runs;
+use runs::trash::{Deleted, Trash};
 use timestamp::UnixMillis;
 use tonic::{Request, Response, Status};
 use wire::v1;
@@ -13,7 +14,6 @@ use wire::v1::trash_service_server::TrashService;
 
 use super::portion::{cut, page, piece};
 use super::principal;
-use crate::trash::{Deleted, Trash};
 
 /// Maximum number of entries on a page. With the longest paths, they fit into one message.
 const MAX_PAGE: u32 = 500;

@@ -102,6 +102,7 @@ fn kind(reason: Reason) -> &'static str {
         | Reason::MemoryLimit
         | Reason::TenantLimit
         | Reason::DaemonStopping
+        | Reason::NodeDrained
         | Reason::PreconditionFailed
         | Reason::AlreadyExists
         | Reason::WrongNode

@@ -364,6 +364,7 @@ fn every_reason_has_a_code() {
             "E_RUN_NOT_READY",
             "E_OVERLOADED",
             "E_DAEMON_STOPPING",
+            "E_NODE_DRAINED",
             "E_AUDIT_UNAVAILABLE",
             "E_ENGINE_UNAVAILABLE",
             "E_UPSTREAM_FAILED",

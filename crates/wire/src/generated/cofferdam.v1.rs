@@ -6197,6 +6197,8 @@ pub mod run {
         IdleTimeout = 2,
         /// Its `lease` was not renewed.
         Lease = 3,
+        /// Its node was drained, and the deadline for its runs passed. No fault of the run.
+        NodeDrained = 4,
     }
     impl EndCause {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -6209,6 +6211,7 @@ pub mod run {
                 Self::Ttl => "TTL",
                 Self::IdleTimeout => "IDLE_TIMEOUT",
                 Self::Lease => "LEASE",
+                Self::NodeDrained => "NODE_DRAINED",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -6218,6 +6221,7 @@ pub mod run {
                 "TTL" => Some(Self::Ttl),
                 "IDLE_TIMEOUT" => Some(Self::IdleTimeout),
                 "LEASE" => Some(Self::Lease),
+                "NODE_DRAINED" => Some(Self::NodeDrained),
                 _ => None,
             }
         }
@@ -20007,6 +20011,929 @@ pub mod limit_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "cofferdam.v1.LimitService";
     impl<T> tonic::server::NamedService for LimitServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// A daemon with its host.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Node {
+    /// Number in the fleet, as in `node.id` of the configuration. 0: it has none.
+    #[prost(uint32, tag = "1")]
+    pub node_id: u32,
+    /// Identity of the state directory, which no other daemon has.
+    #[prost(string, tag = "2")]
+    pub instance: ::prost::alloc::string::String,
+    /// Labels of the configuration.
+    #[prost(btree_map = "string, string", tag = "3")]
+    pub labels: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Versions of its parts.
+    #[prost(message, optional, tag = "4")]
+    pub versions: ::core::option::Option<NodeVersions>,
+    /// State.
+    #[prost(enumeration = "node::State", tag = "5")]
+    pub state: i32,
+    /// Moment at which it became serving, or no longer. Unset if it has served since its daemon started.
+    #[prost(message, optional, tag = "6")]
+    pub state_since: ::core::option::Option<::prost_types::Timestamp>,
+    /// Only while it makes no runs.
+    #[prost(message, optional, tag = "7")]
+    pub drain: ::core::option::Option<NodeDrain>,
+    /// Amounts that runs may take together.
+    #[prost(message, optional, tag = "8")]
+    pub capacity: ::core::option::Option<NodeAmounts>,
+    /// Amounts that runs take: the sum of their limits and the costs of their containers, also if they use less.
+    #[prost(message, optional, tag = "9")]
+    pub used: ::core::option::Option<NodeAmounts>,
+    /// A run that does not fit into `capacity` is refused. Otherwise only `capacity.runs` is a bound.
+    #[prost(bool, tag = "10")]
+    pub capacity_is_enforced: bool,
+    /// Runs that all principals together may create in a minute. 0: no limit.
+    #[prost(uint32, tag = "11")]
+    pub creates_per_minute: u32,
+    /// Images of the engine that have a name and that a profile permits, by name. At most 256.
+    #[prost(message, repeated, tag = "12")]
+    pub images: ::prost::alloc::vec::Vec<NodeImage>,
+    /// Bases that the caller may use, newest first. At most 256.
+    #[prost(message, repeated, tag = "13")]
+    pub bases: ::prost::alloc::vec::Vec<NodeBase>,
+    /// Kinds of containers that wait, by name. At most 256.
+    #[prost(message, repeated, tag = "14")]
+    pub pools: ::prost::alloc::vec::Vec<NodePool>,
+}
+/// Nested message and enum types in `Node`.
+pub mod node {
+    /// State of a node.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Never sent.
+        Unspecified = 0,
+        /// It makes runs.
+        Serving = 1,
+        /// It makes no runs, and some still live.
+        Draining = 2,
+        /// It makes no runs, and none lives.
+        Drained = 3,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Serving => "SERVING",
+                Self::Draining => "DRAINING",
+                Self::Drained => "DRAINED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "SERVING" => Some(Self::Serving),
+                "DRAINING" => Some(Self::Draining),
+                "DRAINED" => Some(Self::Drained),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for Node {
+    const NAME: &'static str = "Node";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Node".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Node".into()
+    }
+}
+/// Versions of the parts of a node.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeVersions {
+    /// Daemon.
+    #[prost(string, tag = "1")]
+    pub daemon: ::prost::alloc::string::String,
+    /// Container engine.
+    #[prost(string, tag = "2")]
+    pub engine: ::prost::alloc::string::String,
+    /// Kernel of the engine's host.
+    #[prost(string, tag = "3")]
+    pub kernel: ::prost::alloc::string::String,
+    /// Package of this API.
+    #[prost(string, tag = "4")]
+    pub api: ::prost::alloc::string::String,
+    /// Architecture, such as `x86_64`.
+    #[prost(string, tag = "5")]
+    pub architecture: ::prost::alloc::string::String,
+}
+impl ::prost::Name for NodeVersions {
+    const NAME: &'static str = "NodeVersions";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.NodeVersions".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.NodeVersions".into()
+    }
+}
+/// Amounts of what runs take.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeAmounts {
+    /// Runs and companions.
+    #[prost(uint64, tag = "1")]
+    pub runs: u64,
+    /// Memory, MiB.
+    #[prost(uint64, tag = "2")]
+    pub memory_mib: u64,
+    /// Processor time, thousandths of a core. As capacity, it includes `node.capacity.core_overcommit`.
+    #[prost(uint64, tag = "3")]
+    pub cpu_millis: u64,
+    /// Space on the state disk, MiB.
+    #[prost(uint64, tag = "4")]
+    pub disk_mib: u64,
+}
+impl ::prost::Name for NodeAmounts {
+    const NAME: &'static str = "NodeAmounts";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.NodeAmounts".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.NodeAmounts".into()
+    }
+}
+/// An image that is at hand.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeImage {
+    /// Name with tag.
+    #[prost(string, tag = "1")]
+    pub reference: ::prost::alloc::string::String,
+    /// Digest of its configuration, by which the engine identifies it.
+    #[prost(string, tag = "2")]
+    pub image_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for NodeImage {
+    const NAME: &'static str = "NodeImage";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.NodeImage".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.NodeImage".into()
+    }
+}
+/// A base that is at hand.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeBase {
+    /// Base.
+    #[prost(string, tag = "1")]
+    pub base_id: ::prost::alloc::string::String,
+    /// Digest of its tree.
+    #[prost(string, tag = "2")]
+    pub digest: ::prost::alloc::string::String,
+}
+impl ::prost::Name for NodeBase {
+    const NAME: &'static str = "NodeBase";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.NodeBase".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.NodeBase".into()
+    }
+}
+/// Containers of one kind that wait for runs.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodePool {
+    /// Profile and image, such as `build/tools:1`. No image: the profile's own.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Containers that wait.
+    #[prost(uint32, tag = "2")]
+    pub waiting: u32,
+    /// Containers that should wait.
+    #[prost(uint32, tag = "3")]
+    pub wanted: u32,
+}
+impl ::prost::Name for NodePool {
+    const NAME: &'static str = "NodePool";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.NodePool".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.NodePool".into()
+    }
+}
+/// Facts of a node that makes no runs.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeDrain {
+    /// Reason, as its operator gave it.
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
+    /// Operator that gave the reason.
+    #[prost(string, tag = "2")]
+    pub principal: ::prost::alloc::string::String,
+    /// Moment at which its runs are stopped, or were. Unset: they go on.
+    #[prost(message, optional, tag = "3")]
+    pub deadline: ::core::option::Option<::prost_types::Timestamp>,
+}
+impl ::prost::Name for NodeDrain {
+    const NAME: &'static str = "NodeDrain";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.NodeDrain".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.NodeDrain".into()
+    }
+}
+/// See NodeService.GetNode.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetNodeRequest {}
+impl ::prost::Name for GetNodeRequest {
+    const NAME: &'static str = "GetNodeRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetNodeRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetNodeRequest".into()
+    }
+}
+/// The node.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetNodeResponse {
+    /// Node.
+    #[prost(message, optional, tag = "1")]
+    pub node: ::core::option::Option<Node>,
+}
+impl ::prost::Name for GetNodeResponse {
+    const NAME: &'static str = "GetNodeResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetNodeResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetNodeResponse".into()
+    }
+}
+/// See NodeService.WatchNode.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchNodeRequest {}
+impl ::prost::Name for WatchNodeRequest {
+    const NAME: &'static str = "WatchNodeRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WatchNodeRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WatchNodeRequest".into()
+    }
+}
+/// The node at one moment.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchNodeResponse {
+    /// Node.
+    #[prost(message, optional, tag = "1")]
+    pub node: ::core::option::Option<Node>,
+}
+impl ::prost::Name for WatchNodeResponse {
+    const NAME: &'static str = "WatchNodeResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WatchNodeResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WatchNodeResponse".into()
+    }
+}
+/// See NodeService.DrainNode.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DrainNodeRequest {
+    /// Required. Reason, 1 to 512 bytes without control characters. Clients whose runs are refused read it.
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
+    /// Time after which runs that still live are stopped, up to 30 days. Unset: they go on.
+    #[prost(message, optional, tag = "2")]
+    pub deadline: ::core::option::Option<::prost_types::Duration>,
+}
+impl ::prost::Name for DrainNodeRequest {
+    const NAME: &'static str = "DrainNodeRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DrainNodeRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DrainNodeRequest".into()
+    }
+}
+/// The drained node.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DrainNodeResponse {
+    /// Node.
+    #[prost(message, optional, tag = "1")]
+    pub node: ::core::option::Option<Node>,
+}
+impl ::prost::Name for DrainNodeResponse {
+    const NAME: &'static str = "DrainNodeResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DrainNodeResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DrainNodeResponse".into()
+    }
+}
+/// See NodeService.UndrainNode.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UndrainNodeRequest {}
+impl ::prost::Name for UndrainNodeRequest {
+    const NAME: &'static str = "UndrainNodeRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UndrainNodeRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UndrainNodeRequest".into()
+    }
+}
+/// The node in service.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UndrainNodeResponse {
+    /// Node.
+    #[prost(message, optional, tag = "1")]
+    pub node: ::core::option::Option<Node>,
+}
+impl ::prost::Name for UndrainNodeResponse {
+    const NAME: &'static str = "UndrainNodeResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UndrainNodeResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UndrainNodeResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod node_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Shows the identity, the capacity and the use of this node, and takes it out of service.
+    #[derive(Debug, Clone)]
+    pub struct NodeServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl NodeServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> NodeServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> NodeServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            NodeServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Returns the node as it is now.
+        pub async fn get_node(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetNodeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetNodeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.NodeService/GetNode",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.NodeService", "GetNode"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Sends the whole node, and then the whole node again after each change, at most once a second. Ends when the daemon
+        /// stops. Fails with OVERLOADED beyond 64 watchers.
+        pub async fn watch_node(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchNodeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchNodeResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.NodeService/WatchNode",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.NodeService", "WatchNode"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Takes the node out of service: it makes no further run, and its pool is emptied. Runs that live go on, or are
+        /// stopped after a deadline. Recorded before it takes effect, and outlives the daemon. On a node that is drained, the
+        /// new reason and the new deadline replace those before.
+        pub async fn drain_node(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DrainNodeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DrainNodeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.NodeService/DrainNode",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.NodeService", "DrainNode"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Puts the node into service again. Recorded before it takes effect. Runs that a deadline is stopping still end.
+        pub async fn undrain_node(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UndrainNodeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UndrainNodeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.NodeService/UndrainNode",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.NodeService", "UndrainNode"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod node_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with NodeServiceServer.
+    #[async_trait]
+    pub trait NodeService: std::marker::Send + std::marker::Sync + 'static {
+        /// Returns the node as it is now.
+        async fn get_node(
+            &self,
+            request: tonic::Request<super::GetNodeRequest>,
+        ) -> std::result::Result<tonic::Response<super::GetNodeResponse>, tonic::Status>;
+        /// Server streaming response type for the WatchNode method.
+        type WatchNodeStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WatchNodeResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Sends the whole node, and then the whole node again after each change, at most once a second. Ends when the daemon
+        /// stops. Fails with OVERLOADED beyond 64 watchers.
+        async fn watch_node(
+            &self,
+            request: tonic::Request<super::WatchNodeRequest>,
+        ) -> std::result::Result<tonic::Response<Self::WatchNodeStream>, tonic::Status>;
+        /// Takes the node out of service: it makes no further run, and its pool is emptied. Runs that live go on, or are
+        /// stopped after a deadline. Recorded before it takes effect, and outlives the daemon. On a node that is drained, the
+        /// new reason and the new deadline replace those before.
+        async fn drain_node(
+            &self,
+            request: tonic::Request<super::DrainNodeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DrainNodeResponse>,
+            tonic::Status,
+        >;
+        /// Puts the node into service again. Recorded before it takes effect. Runs that a deadline is stopping still end.
+        async fn undrain_node(
+            &self,
+            request: tonic::Request<super::UndrainNodeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UndrainNodeResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Shows the identity, the capacity and the use of this node, and takes it out of service.
+    #[derive(Debug)]
+    pub struct NodeServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> NodeServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for NodeServiceServer<T>
+    where
+        T: NodeService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.NodeService/GetNode" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetNodeSvc<T: NodeService>(pub Arc<T>);
+                    impl<
+                        T: NodeService,
+                    > tonic::server::UnaryService<super::GetNodeRequest>
+                    for GetNodeSvc<T> {
+                        type Response = super::GetNodeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetNodeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NodeService>::get_node(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetNodeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.NodeService/WatchNode" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchNodeSvc<T: NodeService>(pub Arc<T>);
+                    impl<
+                        T: NodeService,
+                    > tonic::server::ServerStreamingService<super::WatchNodeRequest>
+                    for WatchNodeSvc<T> {
+                        type Response = super::WatchNodeResponse;
+                        type ResponseStream = T::WatchNodeStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchNodeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NodeService>::watch_node(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchNodeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.NodeService/DrainNode" => {
+                    #[allow(non_camel_case_types)]
+                    struct DrainNodeSvc<T: NodeService>(pub Arc<T>);
+                    impl<
+                        T: NodeService,
+                    > tonic::server::UnaryService<super::DrainNodeRequest>
+                    for DrainNodeSvc<T> {
+                        type Response = super::DrainNodeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DrainNodeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NodeService>::drain_node(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DrainNodeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.NodeService/UndrainNode" => {
+                    #[allow(non_camel_case_types)]
+                    struct UndrainNodeSvc<T: NodeService>(pub Arc<T>);
+                    impl<
+                        T: NodeService,
+                    > tonic::server::UnaryService<super::UndrainNodeRequest>
+                    for UndrainNodeSvc<T> {
+                        type Response = super::UndrainNodeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UndrainNodeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NodeService>::undrain_node(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UndrainNodeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for NodeServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.NodeService";
+    impl<T> tonic::server::NamedService for NodeServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -76,6 +76,7 @@ class AsyncClient:
         self.backups = rpc.BackupService(self._transport)
         self.console = rpc.ConsoleService(self._transport)
         self.daemon = rpc.DaemonService(self._transport)
+        self.node = rpc.NodeService(self._transport)
         self.passkeys = rpc.PasskeyService(self._transport)
         self.push = rpc.PushService(self._transport)
 

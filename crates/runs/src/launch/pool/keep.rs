@@ -90,6 +90,13 @@ impl Launcher {
         is_busy: &(impl Fn() -> bool + Sync),
         known: &mut Known,
     ) -> Duration {
+        if self.pool.is_closed.load(Ordering::Acquire) {
+            // The kinds are read again when it opens.
+            known.policy = None;
+            let left = self.pool.table.lock().clear();
+            discard(self, left).await;
+            return TICK;
+        }
         let policy = in_force.policy();
         let is_new = known.policy.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &policy));
         if is_new || known.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {

@@ -55,6 +55,8 @@ pub struct Pool {
     has_failed: AtomicBool,
     /// True if this host has no warm containers.
     is_unsupported: AtomicBool,
+    /// True while no container may wait, because the node makes no runs.
+    is_closed: AtomicBool,
 }
 
 /// How a container is made that waits for a run. It has nothing of the run.
@@ -83,6 +85,12 @@ impl Pool {
         let taken = self.table.lock().take(key, Instant::now(), Warm::is_connected);
         self.changed.notify_one();
         taken
+    }
+
+    /// Closes the pool, which its task then empties, or opens it again.
+    pub fn set_closed(&self, is_closed: bool) {
+        self.is_closed.store(is_closed, Ordering::Release);
+        self.changed.notify_one();
     }
 
     /// Returns how many containers of each kind wait and should wait, and what became of them so far.

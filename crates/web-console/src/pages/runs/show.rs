@@ -184,6 +184,7 @@ fn cause(run: &Run) -> &'static str {
         EndCause::Ttl => "as its ttl was reached",
         EndCause::IdleTimeout => "as it was idle",
         EndCause::Lease => "as its lease was not renewed",
+        EndCause::NodeDrained => "as its node was drained",
     }
 }
 

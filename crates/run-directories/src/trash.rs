@@ -15,21 +15,21 @@ use operations::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord}
 const MOST: usize = 50_000;
 
 /// An open trash.
-pub(crate) struct Trash {
+pub struct Trash {
     directory: Dir,
     owner: u32,
 }
 
 /// A file that was deleted.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Deleted {
-    pub(crate) entry: TrashEntry,
-    pub(crate) record: TrashRecord,
+pub struct Deleted {
+    pub entry: TrashEntry,
+    pub record: TrashRecord,
 }
 
 impl Trash {
     /// Opens the trash in a run's private directory. Returns `None` if no file was ever deleted.
-    pub(crate) fn open(private: &Path) -> io::Result<Option<Self>> {
+    pub fn open(private: &Path) -> io::Result<Option<Self>> {
         // Any mount will do, because its name appears only in messages that are dropped.
         let root = match Root::open(Mount::State, private) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -43,7 +43,7 @@ impl Trash {
     }
 
     /// Returns at most `most` entries after `after`, oldest first, and whether there are more. Skips files that are no valid entries.
-    pub(crate) fn list(&self, after: Option<TrashEntry>, most: usize) -> io::Result<(Vec<Deleted>, bool)> {
+    pub fn list(&self, after: Option<TrashEntry>, most: usize) -> io::Result<(Vec<Deleted>, bool)> {
         let names = self.directory.entries().map_err(io::Error::other)?.take(MOST);
         let mut entries: Vec<TrashEntry> = names
             .filter_map(|name| {
@@ -58,7 +58,7 @@ impl Trash {
     }
 
     /// Returns the record of an entry. `None` if no valid entry has that name.
-    pub(crate) fn find(&self, entry: TrashEntry) -> Option<Deleted> {
+    pub fn find(&self, entry: TrashEntry) -> Option<Deleted> {
         let file = self.file(&format!("{entry}{TRASH_RECORD_SUFFIX}"))?;
         if file.meta.size > MAX_TRASH_RECORD {
             return None;
@@ -71,7 +71,7 @@ impl Trash {
     }
 
     /// Returns a piece of an entry's content. `None` if it has none.
-    pub(crate) fn read(&self, entry: TrashEntry, offset: u64, most: usize) -> Option<io::Result<Vec<u8>>> {
+    pub fn read(&self, entry: TrashEntry, offset: u64, most: usize) -> Option<io::Result<Vec<u8>>> {
         Some(read(&self.file(&entry.to_string())?, offset, most))
     }
 
