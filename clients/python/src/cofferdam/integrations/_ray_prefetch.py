@@ -3,6 +3,7 @@
 import queue
 import threading
 import time
+import uuid
 from contextlib import suppress
 from typing import Any
 
@@ -81,14 +82,17 @@ class PrefetchActor:
                 return
 
     def _make(self) -> None:
-        pause = PAUSE
+        pause, request_id, repeated = PAUSE, _new_id(), False
         while self._room.acquire() and not self._closing.is_set():
             try:
-                self._ready.put(self._runtime.create(self._image, **self._options))
-                self._error, pause = None, PAUSE
+                self._ready.put(self._runtime.create(self._image, request_id=request_id, **self._options))
+                self._error, pause, request_id, repeated = None, PAUSE, _new_id(), False
             except (SandboxError, ApprovalRequired, ValueError, TypeError) as error:
                 self._error = error
                 self._room.release()
+                # Once more the same request: its sandbox may be there, and only the answer was lost.
+                again = isinstance(error, (InfrastructureError, SandboxTimeoutError)) and not repeated
+                request_id, repeated = (request_id, True) if again else (_new_id(), False)
                 told = error.retry_after if isinstance(error, InfrastructureError) else None
                 self._closing.wait(told or pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
@@ -97,6 +101,10 @@ class PrefetchActor:
         # Else its lease ends it.
         with suppress(SandboxError):
             self._runtime.delete(instance_id)
+
+
+def _new_id() -> str:
+    return f"prefetch-{uuid.uuid4()}"
 
 
 Prefetch = ray.remote(num_cpus=0)(PrefetchActor)
