@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use harness::v1::run::State;
 use harness::v1::{ListRunsRequest, Run};
-use harness::{Daemon, EngineProxy, Setup, calls, reason, requests};
+use harness::{Daemon, EngineProxy, Setup, calls, reason, requests, v1};
+use tonic_types::StatusExt as _;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_engine_the_daemon_refuses_and_cleans_up_when_it_is_back() {
@@ -20,9 +21,15 @@ async fn without_its_engine_the_daemon_refuses_and_cleans_up_when_it_is_back() {
     let failed = run.ended().await;
     assert_eq!(failed.state(), State::Failed);
     assert!(failed.failure.contains("engine"), "{}", failed.failure);
-    assert_eq!(reason(&run.call(calls::read("a.txt")).await.unwrap_err()), "RUN_NOT_READY");
+    assert_eq!((failed.failure_reason.as_str(), failed.fault()), ("RUN_LOST", v1::Fault::Infrastructure));
+    let shown = |what: &str| failed.evidence.iter().any(|fact| fact.what == what);
+    assert!(shown("engine.state"), "{:?}", failed.evidence);
+    assert_eq!(reason(&run.call(calls::read("a.txt")).await.unwrap_err()), "RUN_LOST");
     let refused = daemon.run_with(requests::managed("open")).await.map(|_| ()).unwrap_err();
     assert_eq!(reason(&refused), "ENGINE_UNAVAILABLE");
+    let facts = refused.get_details_error_info().unwrap().metadata;
+    assert_eq!((facts["fault"].as_str(), facts["retry_safe"].as_str()), ("INFRASTRUCTURE", "true"));
+    assert_eq!(facts["evidence.engine.state"], "unreachable");
     assert!(
         !refused.message().contains("engine.sock"),
         "a host's path reached the client: {}",

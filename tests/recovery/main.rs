@@ -7,6 +7,7 @@ mod approvals;
 mod daemon_killed;
 mod engine_lost;
 mod engine_silent;
+mod failures;
 mod fork_disk;
 mod fork_killed;
 mod full_disk;

@@ -152,7 +152,8 @@ async fn a_run_that_was_tampered_with_is_ended_and_not_used() {
         assert!(failed.failure.contains(words), "{words}: {}", failed.failure);
         assert!(!failed.failure.contains("/var/tmp"), "a path of the host: {}", failed.failure);
         assert!(failed.ended_at.is_some() && failed.adopted_at.is_none());
-        assert_eq!(reason(&run.call(calls::read("a.txt")).await.unwrap_err()), "RUN_NOT_READY");
+        assert_eq!(failed.failure_reason, "RUN_LOST", "{words}");
+        assert_eq!(reason(&run.call(calls::read("a.txt")).await.unwrap_err()), "RUN_LOST");
         let id = run.id().to_owned();
         let states = run.clients.events(&id, "run_state").await;
         let details = &record(states.last().unwrap())["details"];

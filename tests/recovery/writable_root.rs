@@ -75,7 +75,7 @@ async fn the_layer_of_a_run_that_is_not_reattached_is_removed() {
     daemon.launch().await;
     let mut run = RunHandle { clients: daemon.connect().await, ..run };
     assert_eq!(run.show().await.state(), State::Failed);
-    assert_eq!(reason(&run.call(calls::exec(&["true"])).await.unwrap_err()), "RUN_NOT_READY");
+    assert_eq!(reason(&run.call(calls::exec(&["true"])).await.unwrap_err()), "RUN_LOST");
     assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
     assert_eq!(std::fs::read_dir(daemon.state_dir().join("roots")).unwrap().count(), 0);
 }

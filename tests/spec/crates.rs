@@ -128,7 +128,7 @@ const ARROWS: [(&str, &str); 98] = [
     ),
     ("run-families", "command-context presentation wire"),
     ("run-files", "atomic-file containers"),
-    ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
+    ("run-record", "audit containers egress-rules host-launch identity operations policy timestamp wire"),
     (
         "runs",
         "admission audit audit-service companions containers disk-quotas egress egress-rules executor host-launch identity jail leftovers mirrors model-usage operations policy redact refusal run-directories run-files run-record store tenants timestamp warm-pool wire",

@@ -2,7 +2,7 @@
 
 use harness::process::command;
 use harness::v1::run::State;
-use harness::{RunHandle, calls, in_pid_namespace, pid_namespace, processes, requests, until};
+use harness::{RunHandle, calls, in_pid_namespace, pid_namespace, processes, requests, until, v1};
 
 use crate::{daemon, rooted, script};
 
@@ -86,6 +86,7 @@ async fn u5_run_whose_passwd_or_group_is_not_a_file_is_not_reattached() {
         let shown = run.show().await;
         assert_eq!(shown.state(), State::Failed);
         assert!(shown.failure.contains("/etc/group is not a file"), "{}", shown.failure);
+        assert_eq!(shown.fault(), v1::Fault::Program, "its programs have brought it about");
     }
     let mut without = RunHandle { clients: daemon.connect().await, ..without };
     assert_eq!(script(&mut without, "id -u").await, "0\n");

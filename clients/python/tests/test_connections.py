@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,12 @@ from cofferdam import (
     AuditEvent,
     Client,
     CommandInterrupted,
+    CommandLost,
     DaemonUnreachable,
+    InfrastructureError,
+    NodeLostError,
     NotFound,
+    RunLost,
     RunNotReady,
     Sandbox,
     v1,
@@ -113,9 +118,16 @@ def test_a_daemon_that_does_not_come_back_is_given_up(mortal: Daemon) -> None:
     sandbox = Sandbox.create(profile="open", client=client)
     mortal.end()
     begun = time.monotonic()
-    with pytest.raises(DaemonUnreachable):
+    with pytest.raises(NodeLostError) as lost:
         sandbox.files.list()
     assert 1.0 <= time.monotonic() - begun < 5
+    assert isinstance(lost.value, InfrastructureError)
+    assert lost.value.retry_safe, "it only reads"
+    with pytest.raises(NodeLostError) as lost:
+        sandbox.commands.run("echo x >> count")
+    assert (lost.value.retry_safe, lost.value.fault) == (False, "infrastructure")
+    assert lost.value.request_id
+    assert sandbox.failed_by_infrastructure()
     mortal.launch()
     assert not sandbox.is_running()
     client.close()
@@ -224,6 +236,59 @@ async def test_fifty_audit_streams_lose_nothing_over_a_restart(mortal: Daemon) -
             assert events == log[: len(events)]
             assert sum(event.kind == "call_receipt" for event in events) >= 10
         await sandbox.kill()
+
+
+def test_a_lost_sandbox_is_no_result_and_never_comes_back_as_another(mortal: Daemon) -> None:
+    with Client(mortal.endpoint) as client:
+        sandbox = Sandbox.create(profile="open", request_id="once", client=client)
+        assert not sandbox.failed_by_infrastructure()
+        begun = threading.Event()
+
+        def kill() -> None:
+            begun.wait()
+            mortal.kill_containers()
+
+        lost = threading.Thread(target=kill)
+        lost.start()
+        with pytest.raises(CommandLost) as caught:
+            sandbox.commands.run("echo begun; sleep 60", on_stdout=lambda _: begun.set())
+        lost.join()
+        assert caught.value.result.failed_by_infrastructure
+        assert (caught.value.reason, caught.value.retry_safe) == ("RUN_LOST", False)
+        assert caught.value.evidence["engine.exit_code"] == "137"
+        while sandbox.is_running():
+            time.sleep(0.02)
+        assert sandbox.failed_by_infrastructure()
+        info = sandbox.info()
+        assert (info.state, info.failure_reason, info.failed_by_infrastructure) == ("failed", "RUN_LOST", True)
+        with pytest.raises(RunLost) as refused:
+            sandbox.files.list()
+        assert refused.value.retry_safe
+        # The same name is the same sandbox, which has ended.
+        again = Sandbox.create(profile="open", request_id="once", client=client)
+        assert again.run_id == sandbox.run_id
+        with pytest.raises(RunLost):
+            again.commands.run("true")
+        found = Sandbox.find("once", client=client)
+        assert found is not None
+        assert found.run_id == sandbox.run_id
+        assert Sandbox.find("another", client=client) is None
+        sandbox.kill()
+
+
+async def test_a_sandbox_with_a_name_is_one_of_all_that_ask_for_it(endpoint: str) -> None:
+    async with AsyncClient(endpoint) as client:
+        name = f"named-{time.monotonic_ns()}"
+        create = partial(AsyncSandbox.create, profile="open", request_id=name, client=client)
+        one, other = await asyncio.gather(create(), create())
+        assert one.run_id == other.run_id
+        found = await AsyncSandbox.find(name, client=client)
+        assert found is not None
+        await found.kill()
+        with pytest.raises(RunNotReady) as stopped:
+            await one.files.list()
+        assert not isinstance(stopped.value, InfrastructureError)
+        assert not await one.failed_by_infrastructure()
 
 
 async def test_a_graceful_stop_of_the_daemon_ends_the_run(mortal: Daemon) -> None:

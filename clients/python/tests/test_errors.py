@@ -1,6 +1,7 @@
 """From a status to an exception, without a daemon."""
 
 import asyncio
+import pickle
 import signal
 import socket
 from contextlib import suppress
@@ -14,9 +15,12 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from cofferdam import errors, v1
-from cofferdam._async.caller import check_kept
+from cofferdam._async.caller import Outcome, check_kept
+from cofferdam._async.commands import _judged
 from cofferdam._signals import parse
-from cofferdam._status import DETAILS, made_of, refused
+from cofferdam._status import DETAILS, failed, made_of, refused
+from cofferdam.integrations._shell import said_of
+from cofferdam.types import CommandResult
 
 
 class Failed:
@@ -79,6 +83,80 @@ def test_a_refusal_has_all_that_the_daemon_tells() -> None:
 @pytest.mark.parametrize(("reason", "kind"), list(errors.BY_REASON.items()))
 def test_each_reason_has_its_class(reason: str, kind: type[errors.CofferdamError]) -> None:
     assert type(refused(Failed(grpc.StatusCode.INTERNAL, packed(info(reason))))) is kind
+
+
+@pytest.mark.parametrize(("reason", "kind"), list(errors.BY_REASON.items()))
+@pytest.mark.parametrize("fault", ["PROGRAM", "POLICY", "CALLER", "INFRASTRUCTURE"])
+def test_an_error_is_of_the_infrastructure_exactly_where_the_daemon_says_so(
+    reason: str, kind: type[errors.CofferdamError], fault: str
+) -> None:
+    told = info(reason, fault=fault, retry_safe="true", rule="r", **{"evidence.engine.exit_code": "137"})
+    error = refused(Failed(grpc.StatusCode.INTERNAL, packed(told)))
+    assert isinstance(error, errors.InfrastructureError) == (fault == "INFRASTRUCTURE")
+    if fault == "INFRASTRUCTURE" and kind is not errors.CofferdamError:
+        named = {"RUN_NOT_READY", "OVERLOADED", "MEMORY_LIMIT", "WRITE_LIMIT", "CANCELLED", "RUN_LOST", "INTERNAL"}
+        assert isinstance(error, kind) or reason not in named
+    assert (error.fault, error.retry_safe, dict(error.details)) == (fault.lower(), True, {"rule": "r"})
+    assert dict(error.evidence) == {"engine.exit_code": "137"}
+
+
+def test_a_failed_call_says_whose_failure_it_is() -> None:
+    response = v1.CallResponse(call_id="c", status=v1.CallResponse.Status.FAILED)
+    response.error.reason, response.error.message = "RUN_LOST", "killed"
+    response.error.fault = v1.Fault.FAULT_INFRASTRUCTURE
+    response.error.evidence.add(what="engine.exit_code", value="137")
+    lost = failed(response)
+    assert type(lost) is errors.RunLost
+    assert isinstance(lost, errors.RunNotReady)
+    assert (lost.fault, lost.retry_safe, lost.evidence["engine.exit_code"]) == ("infrastructure", False, "137")
+    response.error.fault = v1.Fault.FAULT_PROGRAM
+    own = failed(response)
+    assert type(own) is errors.RunNotReady
+    assert not isinstance(own, errors.InfrastructureError)
+    response.error.fault = 99  # type: ignore[assignment]
+    assert failed(response).fault == ""
+
+
+def test_a_command_that_the_host_ended_is_no_result_of_the_program() -> None:
+    response = v1.CallResponse(call_id="c", status=v1.CallResponse.Status.FAILED)
+    result = response.result.exec
+    result.ended_by, result.exit_code = v1.ExecResult.EndedBy.HOST_MEMORY, 137
+    response.error.reason, response.error.message = "MEMORY_LIMIT", "no memory"
+    response.error.fault = v1.Fault.FAULT_INFRASTRUCTURE
+    with pytest.raises(errors.CommandLost) as lost:
+        _judged(Outcome(response, b"out", b""))
+    assert isinstance(lost.value, errors.InfrastructureError)
+    assert isinstance(lost.value, errors.CommandStopped)
+    assert lost.value.result.failed_by_infrastructure
+    assert (lost.value.result.ended_by, lost.value.result.stdout, lost.value.result.ok) == ("host-memory", "out", False)
+    result.ended_by = v1.ExecResult.EndedBy.MEMORY_LIMIT
+    response.error.fault = v1.Fault.FAULT_PROGRAM
+    with pytest.raises(errors.CommandStopped) as stopped:
+        _judged(Outcome(response, b"out", b""))
+    assert not isinstance(stopped.value, errors.InfrastructureError)
+    assert stopped.value.fault == "program"
+
+
+def test_a_model_is_not_shown_a_failure_of_the_infrastructure() -> None:
+    result = CommandResult("c", 137, b"", b"", ended_by="host-memory", fault="infrastructure")
+    lost = errors.CommandLost("no memory", result, reason="MEMORY_LIMIT")
+    with pytest.raises(errors.CommandLost):
+        said_of(lost)
+    own = errors.CommandStopped("no memory", CommandResult("c", 137, b"", b"", fault="program"), reason="MEMORY_LIMIT")
+    assert said_of(own).exit_code == 137
+
+
+def test_errors_are_pickled_by_frameworks_that_use_several_processes() -> None:
+    lost = errors.RunLost("gone", reason="RUN_LOST", fault="infrastructure", evidence={"engine.exit_code": "137"})
+    again = pickle.loads(pickle.dumps(lost))
+    assert type(again) is errors.RunLost
+    assert (again.message, again.fault, dict(again.evidence)) == ("gone", "infrastructure", {"engine.exit_code": "137"})
+    assert str(again) == str(lost)
+    result = CommandResult("c", 137, b"out", b"", ended_by="host-memory", fault="infrastructure", evidence={"a": "1"})
+    command = pickle.loads(pickle.dumps(errors.CommandLost("lost", result, reason="MEMORY_LIMIT")))
+    assert (type(command), command.result, command.evidence["a"]) == (errors.CommandLost, result, "1")
+    unreachable = pickle.loads(pickle.dumps(errors.NodeLostError("gone", retry_safe=True)))
+    assert (type(unreachable), unreachable.retry_safe) == (errors.NodeLostError, True)
 
 
 def test_a_reason_of_a_later_daemon_is_an_error_like_any_other() -> None:

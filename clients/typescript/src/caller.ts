@@ -128,8 +128,12 @@ class Call {
         }
       } catch (error) {
         const pause = repeatable && this.#client.transport.isLost(error) ? patience.pause() : null;
-        if (this.callbackThrew || pause === null) {
+        if (this.callbackThrew) {
           throw error;
+        }
+        if (pause === null) {
+          const isSafe = request.case === "operation" && onlyReads(request.value.kind);
+          throw this.#client.transport.lost(error, requestId, isSafe);
         }
         await sleep(pause, this.#end?.signal);
       }

@@ -1,7 +1,14 @@
 /** `sandbox.commands`. */
 
 import { type Caller, type Outcome, succeeded } from "./caller.js";
-import { CommandInterrupted, CommandStopped, CommandTimedOut, InvalidArgument, PreconditionFailed } from "./errors.js";
+import {
+  CommandInterrupted,
+  CommandLost,
+  CommandStopped,
+  CommandTimedOut,
+  InvalidArgument,
+  PreconditionFailed,
+} from "./errors.js";
 import { CommandHandle, succeeding } from "./handle.js";
 import { connect, Process, start } from "./process.js";
 import * as requests from "./requests.js";
@@ -161,6 +168,9 @@ function judged({ response, stdout, stderr }: Outcome): CommandResult {
   const result = results.command(response, stdout, stderr);
   const { reason = "", message = "", details = {} } = response.error ?? {};
   if (response.status !== Status.SUCCEEDED && response.status !== Status.PENDING_APPROVAL) {
+    if (result.failedByInfrastructure) {
+      throw new CommandLost(message, result, { reason });
+    }
     if (reason === "TIMED_OUT") {
       throw new CommandTimedOut(message, result, { reason });
     }

@@ -2,10 +2,11 @@
  * All errors, by kind.
  *
  * The daemon gives a stable reason to each refusal and failure (`NOT_FOUND`, `COMMAND_NOT_ALLOWED` …). Each reason has one
- * class here, and the `hint` of each class says how to go on.
+ * class here, and the `hint` of each class says how to go on. An `InfrastructureError` is a failure of the host, its engine
+ * or the daemon. It says nothing about the programs of the sandbox: do not count it as a score of theirs.
  */
 
-import type { CommandResult } from "./types.js";
+import type { CommandResult, Fault } from "./types.js";
 
 /** The facts of an error beside its message. */
 export interface ErrorFacts {
@@ -14,6 +15,9 @@ export interface ErrorFacts {
   hint?: string;
   details?: Readonly<Record<string, string>>;
   retryAfter?: number | null;
+  fault?: Fault;
+  retrySafe?: boolean;
+  evidence?: Readonly<Record<string, string>>;
 }
 
 /** Everything that this package throws by itself. */
@@ -28,9 +32,17 @@ export class CofferdamError extends Error {
   readonly details: Readonly<Record<string, string>>;
   /** Seconds after which it goes through, if nothing else comes before; null where time mends nothing. */
   readonly retryAfter: number | null;
+  /** Whose failure it is; empty where the daemon does not say. */
+  readonly fault: Fault;
+  /** Nothing was done and nothing can have been done, so that a repetition does it once. */
+  readonly retrySafe: boolean;
+  /** Facts that show whose failure it is, such as `engine.exit_code` or `cgroup.limit_hits`. */
+  readonly evidence: Readonly<Record<string, string>>;
 
   /** The hint of this kind. */
   protected static readonly HINT: string = "";
+  /** Whose failure one of this kind is, where the daemon does not say. */
+  protected static readonly FAULT: Fault = "";
 
   constructor(message: string, facts: ErrorFacts = {}) {
     super(message);
@@ -41,6 +53,9 @@ export class CofferdamError extends Error {
     this.hint = facts.hint ?? kind.HINT;
     this.details = Object.freeze({ ...facts.details });
     this.retryAfter = facts.retryAfter ?? null;
+    this.fault = facts.fault || kind.FAULT;
+    this.retrySafe = facts.retrySafe ?? false;
+    this.evidence = Object.freeze({ ...facts.evidence });
   }
 
   override toString(): string {
@@ -51,10 +66,46 @@ export class CofferdamError extends Error {
   }
 }
 
+/**
+ * The host, its engine or the daemon failed, and not the programs of the sandbox, its policy or the caller.
+ *
+ * A sample, a rollout or a test that ends with it has no result: count it as an error, and not as a score of 0. `retrySafe`
+ * says whether the same may be done again without a look at what has happened. Errors of several classes are `instanceof`
+ * this one: those whose `fault` is `infrastructure`.
+ */
+export class InfrastructureError extends CofferdamError {
+  protected static override readonly HINT: string =
+    "It says nothing about the program: make another sandbox and begin again.";
+  protected static override readonly FAULT: Fault = "infrastructure";
+
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    return value instanceof CofferdamError && value.fault === "infrastructure";
+  }
+}
+
 /** No daemon answers, or the connection to it was lost and it did not come back. */
 export class DaemonUnreachable extends CofferdamError {
   protected static override readonly HINT: string =
     "See `systemctl status cofferd`, or name its endpoint with COFFERDAM_ENDPOINT.";
+  protected static override readonly FAULT: Fault = "infrastructure";
+}
+
+/**
+ * A daemon that answered before does so no longer, and it did not come back within `reconnectTimeout`.
+ *
+ * The request may have been carried out unless `retrySafe`. A request that had a `requestId` is found by it once the node is
+ * there again: the same request with the same id is done once.
+ */
+export class NodeLostError extends DaemonUnreachable {
+  protected static override readonly HINT: string = "Ask the node again later, or begin again in another sandbox.";
+
+  /** Id of the request, for a repetition at the same node; null: it had none. */
+  readonly requestId: string | null;
+
+  constructor(message: string, facts: ErrorFacts & { requestId?: string | null } = {}) {
+    super(message, facts);
+    this.requestId = facts.requestId || null;
+  }
 }
 
 /** This user may not open the daemon's socket. The message says who may. */
@@ -159,11 +210,23 @@ export class AwaitingApproval extends CofferdamError {
 
 /** The run takes no calls now: it is paused or has ended. */
 export class RunNotReady extends CofferdamError {
-  protected static override readonly HINT = "`sandbox.info()` says why.";
+  protected static override readonly HINT: string = "`sandbox.info()` says why.";
+}
+
+/** The sandbox was lost: the host, its engine or the daemon has ended it. It does not come back under this handle. */
+export class RunLost extends RunNotReady {
+  protected static override readonly HINT = "Make another sandbox. `evidence` says how this one ended.";
+  protected static override readonly FAULT: Fault = "infrastructure";
 }
 
 /** More would have to be read or written than the profile allows. */
 export class LimitExceeded extends CofferdamError {}
+
+/** The host had no memory or no disk left, although the sandbox was within its own limits. */
+export class HostExhausted extends LimitExceeded {
+  protected static override readonly HINT = "Have an operator look at the host, and begin again in another sandbox.";
+  protected static override readonly FAULT: Fault = "infrastructure";
+}
 
 /** Too many calls; nothing was done. `retryAfter` says when it goes through. */
 export class RateLimited extends CofferdamError {}
@@ -171,25 +234,48 @@ export class RateLimited extends CofferdamError {}
 /** Too much at once; nothing was done. */
 export class Overloaded extends RateLimited {}
 
+/** The node has no capacity left for the sandbox; nothing was done. */
+export class NodeFull extends Overloaded {
+  protected static override readonly HINT = "Try another node, or this one when others have ended.";
+  protected static override readonly FAULT: Fault = "infrastructure";
+}
+
 /** The time was over. */
 export class TimedOut extends CofferdamError {}
 
 /** Somebody cancelled the call, or its run ended. */
 export class Cancelled extends CofferdamError {}
 
-/** The daemon ended during the call. It may have had an effect. */
+/** The call was broken off. It may have had an effect. */
 export class Interrupted extends Cancelled {
-  protected static override readonly HINT = "Check the present state before you repeat it.";
+  protected static override readonly HINT: string = "Check the present state before you repeat it.";
 }
 
-/** The audit log, the container engine or an upstream server does not work; nothing was done. */
+/** The daemon ended during the call. It may have had an effect. */
+export class CallLost extends Interrupted {
+  protected static override readonly FAULT: Fault = "infrastructure";
+}
+
+/** The audit log or the container engine does not work, or the daemon stops. */
 export class Unavailable extends CofferdamError {
   protected static override readonly HINT = "Run `coffer doctor`.";
+  protected static override readonly FAULT: Fault = "infrastructure";
 }
+
+/** An upstream MCP server failed, or its tool did: perhaps for its arguments. */
+export class UpstreamFailed extends CofferdamError {}
+
+/**
+ * A failure that the programs of the sandbox can cause, or that only a worker beside them reports.
+ *
+ * The sandbox's worker was ended by one of its commands, or gave an answer that cannot be.
+ */
+export class ProgramError extends CofferdamError {}
 
 /** A fault of the daemon or of its host. */
 export class InternalError extends CofferdamError {
   protected static override readonly HINT = "See the daemon's log.";
+  protected static override readonly FAULT: Fault = "infrastructure";
 }
 
 /** A command did not end as it should. `result` has its output. */
@@ -198,7 +284,8 @@ export class CommandError extends CofferdamError {
   readonly result: CommandResult;
 
   constructor(message: string, result: CommandResult, facts: ErrorFacts = {}) {
-    super(message, { ...facts, callId: result.callId });
+    const { callId, fault, retrySafe, evidence } = result;
+    super(message, { fault, retrySafe, evidence, ...facts, callId });
     this.result = result;
   }
 }
@@ -214,7 +301,12 @@ export class CommandTimedOut extends CommandError {
 /** It was ended before it was done: cancelled, or over a limit such as that of output (`result.endedBy`). */
 export class CommandStopped extends CommandError {}
 
-/** The daemon ended while it ran. Output after the last piece is lost. */
+/** It was lost while it ran. Output after the last piece is lost. */
 export class CommandInterrupted extends CommandStopped {
-  protected static override readonly HINT = "Check the present state before you repeat it.";
+  protected static override readonly HINT: string = "Check the present state before you repeat it.";
+}
+
+/** The host, its engine or the daemon ended it: `endedBy` and `evidence` of the result say how. */
+export class CommandLost extends CommandInterrupted {
+  protected static override readonly FAULT: Fault = "infrastructure";
 }

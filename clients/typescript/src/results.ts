@@ -33,6 +33,32 @@ function hyphened<W extends string>(names: Readonly<Record<number, string>>, val
   return (value === 0 ? "" : word<string>(names, value).replaceAll("_", "-")) as W;
 }
 
+const FAULTS: ReadonlyMap<number, types.Fault> = new Map<number, types.Fault>([
+  [v1.Fault.PROGRAM, "program"],
+  [v1.Fault.POLICY, "policy"],
+  [v1.Fault.CALLER, "caller"],
+  [v1.Fault.INFRASTRUCTURE, "infrastructure"],
+]);
+
+/** A party in words of this package; empty for one that this release does not know. */
+function faultOf(fault: v1.Fault | undefined): types.Fault {
+  return FAULTS.get(fault ?? 0) ?? "";
+}
+
+function evidenceOf(evidence: readonly v1.Evidence[] = []): Readonly<Record<string, string>> {
+  return Object.fromEntries(evidence.map(({ what, value }) => [what, value]));
+}
+
+/** Whose failure it is, whether a repetition is safe, and what shows it. */
+export function blame(error: v1.ToolFailure | undefined): {
+  fault: types.Fault;
+  retrySafe: boolean;
+  evidence: Readonly<Record<string, string>>;
+} {
+  const { fault, retrySafe = false, evidence } = error ?? {};
+  return { fault: faultOf(fault), retrySafe, evidence: evidenceOf(evidence) };
+}
+
 export function runInfo(run: v1.Run | undefined): types.RunInfo {
   const it = present(run);
   return {
@@ -62,6 +88,10 @@ export function runInfo(run: v1.Run | undefined): types.RunInfo {
     forkedFrom:
       it.forkedFrom === undefined ? null : { checkpointId: it.forkedFrom.checkpointId, runId: it.forkedFrom.runId },
     companions: it.companions.map(companionInfo),
+    failureReason: it.failureReason,
+    fault: faultOf(it.fault),
+    evidence: evidenceOf(it.evidence),
+    failedByInfrastructure: it.fault === v1.Fault.INFRASTRUCTURE,
   };
 }
 
@@ -130,6 +160,7 @@ export function command(response: v1.CallResponse, stdout: Uint8Array, stderr: U
     peakMemoryBytes: Number(result?.peakMemoryBytes ?? 0n),
     processesEnded: result?.kill?.ended ?? 0,
     hint: result?.hint ?? "",
+    ...blame(response.error),
   });
 }
 
@@ -336,6 +367,8 @@ export function callInfo(
     approvalId: it.approvalId || null,
     reason: it.error?.reason ?? "",
     message: it.error?.message ?? "",
+    ...blame(it.error),
+    failedByInfrastructure: it.error?.fault === v1.Fault.INFRASTRUCTURE,
   };
 }
 
@@ -347,6 +380,8 @@ export function toolOutput(response: v1.CallResponse): types.ToolOutput {
     callId: response.callId,
     approvalId: response.approvalId || null,
     reason: response.error?.reason ?? "",
+    fault: faultOf(response.error?.fault),
+    failedByInfrastructure: response.error?.fault === v1.Fault.INFRASTRUCTURE,
   };
 }
 

@@ -130,7 +130,13 @@ export interface CreateOptions extends ConnectOptions {
   keepCheckpoints?: number;
   /** Have the daemon make a `token` for an agent that may do this run's calls and nothing else. */
   issueToken?: boolean;
-  /** Aborting it ends the making; no run is left behind. */
+  /**
+   * A name of your own for this request, at most 128 characters. The same request with the same name is the same sandbox, also
+   * after a lost connection and from another process, and also once that has ended: there is never a fresh one behind it.
+   * `Sandbox.find` finds it. Default: none, and each call makes another sandbox.
+   */
+  requestId?: string;
+  /** Aborting it ends the making; no run is left behind, unless it has a `requestId`. */
   signal?: AbortSignal;
 }
 
@@ -234,7 +240,7 @@ export class Sandbox implements AsyncDisposable {
    * Throws `DaemonUnreachable`, `NotFound` (profile, image), `Denied`, `Overloaded`, `Unavailable` (the engine).
    */
   static async create(options: CreateOptions): Promise<Sandbox> {
-    const { workspace = Managed(), issueToken = false, signal, lease } = options;
+    const { workspace = Managed(), issueToken = false, signal, lease, requestId = "" } = options;
     if (options.keepAlive && lease === undefined) {
       throw new InvalidArgument("keepAlive: is for a sandbox with a lease");
     }
@@ -242,8 +248,8 @@ export class Sandbox implements AsyncDisposable {
     const runId = requests.newId();
     const request = {
       // Its token is told once: a repetition would not have it.
-      requestId: `sdk-${runId}`,
-      runId,
+      requestId: requestId || `sdk-${runId}`,
+      runId: requestId === "" ? runId : "",
       profile: options.profile,
       image: options.image,
       workspace: requests.workspace(workspace),
@@ -264,18 +270,20 @@ export class Sandbox implements AsyncDisposable {
     };
     const { client, ownsClient } = connection(options);
     const origin: Origin = { ownsClient, deleteWorkspace: !requests.stays(workspace), token: null, keeping: null };
-    const sandbox = new Sandbox(client, runId, initial(options), origin);
     try {
       const made = await client.runs.createRun(request, { timeout: CREATE_TIMEOUT, signal });
       if (issueToken && made.token === "") {
         throw new DaemonUnreachable("the connection was lost, and the run's token with it");
       }
+      // With a name of its own it may be one that was made before.
+      const id = made.run?.runId || runId;
       origin.token = made.token || null;
-      origin.keeping = options.keepAlive && lease !== undefined ? new Keeping(client, runId, lease) : null;
+      origin.keeping = options.keepAlive && lease !== undefined ? new Keeping(client, id, lease) : null;
+      return new Sandbox(client, id, initial(options), origin);
     } catch (error) {
-      // A refusal leaves no run.
+      // A refusal leaves no run. One that has a name can be asked for again.
       const refused = error instanceof CofferdamError && !(error instanceof DaemonUnreachable);
-      if (!refused) {
+      if (!refused && requestId === "") {
         client.transport.afterwards(() => abandon(client, runId));
       }
       if (ownsClient) {
@@ -284,7 +292,29 @@ export class Sandbox implements AsyncDisposable {
       }
       throw error;
     }
-    return sandbox;
+  }
+
+  /**
+   * The sandbox that `create` was asked for by this `requestId`, if this daemon has it, also one that has ended.
+   *
+   * Where an answer of `create` was lost, ask each node.
+   */
+  static async find(requestId: string, options: ConnectOptions = {}): Promise<Sandbox | null> {
+    const { client, ownsClient } = connection(options);
+    let found: Sandbox | null = null;
+    try {
+      const { runs } = await client.runs.listRuns({ requestId, pageSize: 1 });
+      const [run] = runs;
+      if (run !== undefined) {
+        const origin: Origin = { ownsClient, deleteWorkspace: false, token: null, keeping: null };
+        found = new Sandbox(client, run.runId, initial(options), origin);
+      }
+    } finally {
+      if (found === null && ownsClient) {
+        await client.close();
+      }
+    }
+    return found;
   }
 
   /**
@@ -488,6 +518,23 @@ export class Sandbox implements AsyncDisposable {
   /** What it has used of models, where its profile counts that. Throws `NotFound`. */
   async usage(): Promise<ModelUsage> {
     return results.modelUsage(await this.client.usage.getUsage({ runId: this.runId }));
+  }
+
+  /**
+   * The host, its engine or the daemon has ended the sandbox, or its node is gone: a result of it says nothing.
+   *
+   * False while it lives, and where its programs, its own time or a client ended it. `info()` has the evidence. The handle
+   * never stands for another run.
+   */
+  async failedByInfrastructure(): Promise<boolean> {
+    try {
+      return (await this.info()).failedByInfrastructure;
+    } catch (error) {
+      if (error instanceof DaemonUnreachable) {
+        return true;
+      }
+      throw error;
+    }
   }
 
   /** Whether it takes calls, or will after a pause. */

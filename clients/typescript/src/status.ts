@@ -5,6 +5,8 @@ import { dirname } from "node:path";
 import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import * as errors from "./errors.js";
+import { blame } from "./results.js";
+import type { Fault } from "./types.js";
 import { type CallResponse, ForwardClosed_Reason } from "./v1.js";
 
 type Kind = new (message: string, facts: errors.ErrorFacts) => errors.CofferdamError;
@@ -36,14 +38,64 @@ const BY_REASON: ReadonlyMap<string, Kind> = new Map<string, Kind>([
   ["CANCELLED", errors.Cancelled],
   ["AWAITING_APPROVAL", errors.AwaitingApproval],
   ["RUN_NOT_READY", errors.RunNotReady],
+  ["RUN_LOST", errors.RunLost],
   ["OVERLOADED", errors.Overloaded],
   ["DAEMON_STOPPING", errors.Unavailable],
   ["NODE_DRAINED", errors.Unavailable],
   ["AUDIT_UNAVAILABLE", errors.Unavailable],
   ["ENGINE_UNAVAILABLE", errors.Unavailable],
-  ["UPSTREAM_FAILED", errors.Unavailable],
+  ["UPSTREAM_FAILED", errors.UpstreamFailed],
   ["INTERNAL", errors.InternalError],
 ]);
+
+/** Reasons with another class where the daemon puts the failure down to the infrastructure. */
+const OF_INFRASTRUCTURE: ReadonlyMap<string, Kind> = new Map<string, Kind>([
+  ["OVERLOADED", errors.NodeFull],
+  ["MEMORY_LIMIT", errors.HostExhausted],
+  ["WRITE_LIMIT", errors.HostExhausted],
+  ["CANCELLED", errors.CallLost],
+  ["RUN_NOT_READY", errors.RunLost],
+]);
+
+/** Classes of failures of the infrastructure, which another party's failure never has. */
+const LOSSES: ReadonlySet<Kind> = new Set<Kind>([errors.RunLost, errors.Unavailable, errors.InternalError]);
+
+/** The beginning of the names of facts that show whose failure it is. */
+const EVIDENCE = "evidence.";
+
+const FAULTS: ReadonlySet<string> = new Set(["program", "policy", "caller", "infrastructure"]);
+
+/** The class of a failure. It is an `InfrastructureError` exactly where the daemon says that, if it says it. */
+export function kindOf(reason: string, fault: Fault): Kind {
+  const kind = BY_REASON.get(reason) ?? errors.CofferdamError;
+  if (fault === "infrastructure" && !LOSSES.has(kind)) {
+    return OF_INFRASTRUCTURE.get(reason) ?? errors.InfrastructureError;
+  }
+  if (fault !== "" && fault !== "infrastructure" && LOSSES.has(kind)) {
+    return kind === errors.RunLost ? errors.RunNotReady : errors.ProgramError;
+  }
+  return kind;
+}
+
+/** The facts of a status: those to act on, and those about whose failure it is. */
+function toldApart(metadata: Readonly<Record<string, string>>): errors.ErrorFacts {
+  const details: Record<string, string> = {};
+  const evidence: Record<string, string> = {};
+  for (const [name, value] of Object.entries(metadata)) {
+    if (name.startsWith(EVIDENCE)) {
+      evidence[name.slice(EVIDENCE.length)] = value;
+    } else if (name !== "fault" && name !== "retry_safe") {
+      details[name] = value;
+    }
+  }
+  const fault = (metadata["fault"] ?? "").toLowerCase();
+  return {
+    details,
+    evidence,
+    fault: FAULTS.has(fault) ? (fault as Fault) : "",
+    retrySafe: metadata["retry_safe"] === "true",
+  };
+}
 
 // Codes of which the daemon's own refusals always come with a reason.
 const WITHOUT_REASON: ReadonlyMap<status, Kind> = new Map<status, Kind>([
@@ -70,7 +122,7 @@ export function refused(error: unknown): unknown {
   const { info, retryAfter } = factsOf(error);
   if (info !== null) {
     const callId = info.metadata["call_id"] ?? null;
-    return madeOf(info.reason, error.details, { details: info.metadata, retryAfter, callId });
+    return madeOf(info.reason, error.details, { ...toldApart(info.metadata), retryAfter, callId });
   }
   if (error.code === status.UNIMPLEMENTED) {
     return new errors.CofferdamError(error.details, { hint: "The daemon is older than this client; update it." });
@@ -136,14 +188,14 @@ function account(file: string, id: number): string {
 /** The error for a call that ran and failed. `ofFile`: a thing that is not found is a file. */
 export function failed(response: CallResponse, ofFile = false): errors.CofferdamError {
   const { reason = "", message = "", details = {} } = response.error ?? {};
-  return madeOf(reason, message, { details, callId: response.callId || null }, ofFile);
+  return madeOf(reason, message, { details, callId: response.callId || null, ...blame(response.error) }, ofFile);
 }
 
 const CREDENTIAL =
   "A run's token works until the run ends, an API token until it expires or is revoked; check COFFERDAM_TOKEN.";
 
 function madeOf(reason: string, message: string, facts: errors.ErrorFacts, ofFile = false): errors.CofferdamError {
-  let kind = BY_REASON.get(reason) ?? errors.CofferdamError;
+  let kind = kindOf(reason, facts.fault ?? "");
   if (kind === errors.Cancelled && facts.details?.["interrupted"] === "true") {
     kind = errors.Interrupted;
   }

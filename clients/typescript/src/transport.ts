@@ -19,7 +19,7 @@ import {
   connectivityState,
   Metadata,
 } from "@grpc/grpc-js";
-import { DaemonUnreachable } from "./errors.js";
+import { DaemonUnreachable, NodeLostError } from "./errors.js";
 import { begun, feed, type Requests } from "./feed.js";
 import { NODE_METADATA, nodeFor } from "./node.js";
 import { Patience, type Settings } from "./settings.js";
@@ -92,7 +92,8 @@ export class Transport {
         patience ??= this.patience();
         const pause = repeats && this.isLost(refusal) ? patience.pause() : null;
         if (pause === null) {
-          throw refusal;
+          const id = named && "requestId" in request ? String(request.requestId) : null;
+          throw this.lost(refusal, id, options.repeatable ?? mayRepeat(method));
         }
         await sleep(pause, options.signal);
       }
@@ -238,6 +239,14 @@ export class Transport {
   /** A daemon that answered before no longer does: it may come back. */
   isLost(error: unknown): boolean {
     return this.#connected && error instanceof DaemonUnreachable;
+  }
+
+  /** The error for a daemon that answered before and did not come back; anything else as it is. */
+  lost(error: unknown, requestId: string | null, retrySafe: boolean): unknown {
+    if (!this.#connected || !(error instanceof DaemonUnreachable) || error instanceof NodeLostError) {
+      return error;
+    }
+    return new NodeLostError(error.message, { callId: error.callId, requestId, retrySafe });
   }
 
   patience(): Patience {

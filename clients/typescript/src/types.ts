@@ -172,7 +172,7 @@ export interface RunInfo {
   /** Why it failed; empty otherwise. */
   failure: string;
   /** Its own time that ended it: `ttl` is its `timeout`; empty: none. */
-  endCause: "ttl" | "idle_timeout" | "lease" | "";
+  endCause: "ttl" | "idle_timeout" | "lease" | "node_drained" | "";
   /** Seconds after which it is stopped; null: never. */
   timeout: number | null;
   /** Seconds without a call after which it is stopped; null: never. */
@@ -199,6 +199,14 @@ export interface RunInfo {
   forkedFrom: ForkedFrom | null;
   /** Containers beside it. */
   companions: readonly CompanionInfo[];
+  /** Stable reason for which it failed, such as `RUN_LOST`; empty otherwise. */
+  failureReason: string;
+  /** Whose failure that is; empty otherwise. */
+  fault: Fault;
+  /** Facts that show whose failure it is, such as `engine.exit_code`. */
+  evidence: Readonly<Record<string, string>>;
+  /** The host, its engine or the daemon ended it: it says nothing about its programs. */
+  failedByInfrastructure: boolean;
 }
 
 /** Requests to models and what they took, as the answers of models say it. */
@@ -253,6 +261,9 @@ export interface CommandFacts {
   peakMemoryBytes: number;
   processesEnded: number;
   hint: string;
+  fault?: Fault;
+  retrySafe?: boolean;
+  evidence?: Readonly<Record<string, string>>;
 }
 
 /** Cause of an early end; empty: it ended by itself, or the cause is not known. */
@@ -266,7 +277,11 @@ export type EndedBy =
   | "disk-quota"
   | "run-ended"
   | "killed"
-  | "interrupted";
+  | "interrupted"
+  | "host-memory"
+  | "host-disk";
+/** Whose failure it is; empty: there is none, or the daemon does not say. */
+export type Fault = "" | "program" | "policy" | "caller" | "infrastructure";
 /** A limit of a run. */
 export type Limit =
   | "memory"
@@ -306,6 +321,12 @@ export class CommandResult implements CommandFacts {
   readonly processesEnded: number;
   /** Advice of the daemon; often empty. */
   readonly hint: string;
+  /** Whose failure its early end is; empty: it ended by itself. */
+  readonly fault: Fault;
+  /** Nothing was done, so that a repetition does it once. */
+  readonly retrySafe: boolean;
+  /** Facts that show whose failure it is, such as `cgroup.limit_hits`. */
+  readonly evidence: Readonly<Record<string, string>>;
   #stdout: string | null = null;
   #stderr: string | null = null;
 
@@ -324,6 +345,14 @@ export class CommandResult implements CommandFacts {
     this.peakMemoryBytes = facts.peakMemoryBytes;
     this.processesEnded = facts.processesEnded;
     this.hint = facts.hint;
+    this.fault = facts.fault ?? "";
+    this.retrySafe = facts.retrySafe ?? false;
+    this.evidence = facts.evidence ?? {};
+  }
+
+  /** The host, its engine or the daemon ended it: it says nothing about the program. */
+  get failedByInfrastructure(): boolean {
+    return this.fault === "infrastructure";
   }
 
   /** Standard output as UTF-8, with U+FFFD in place of other bytes. */
@@ -637,6 +666,10 @@ export interface ToolOutput {
   approvalId: string | null;
   /** Stable reason when it failed or was denied. */
   reason: string;
+  /** Whose failure it is; empty: it did not fail. */
+  fault: Fault;
+  /** The host, its engine or the daemon failed: it says nothing about the model or the program. */
+  failedByInfrastructure: boolean;
 }
 
 export type CallResult =
@@ -665,6 +698,14 @@ export interface CallInfo {
   approvalId: string | null;
   reason: string;
   message: string;
+  /** Whose failure it is; empty: it did not fail. */
+  fault: Fault;
+  /** Nothing was done, so that a repetition does it once. */
+  retrySafe: boolean;
+  /** Facts that show whose failure it is. */
+  evidence: Readonly<Record<string, string>>;
+  /** The host, its engine or the daemon failed: it says nothing about the program. */
+  failedByInfrastructure: boolean;
 }
 
 /** A path that is not as it is beneath the overlay. */

@@ -7,7 +7,18 @@ import { constants, createServer } from "node:http2";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
-import { type AuditEvent, Client, CommandInterrupted, DaemonUnreachable, RunNotReady, Sandbox } from "@cofferdam/sdk";
+import {
+  type AuditEvent,
+  Client,
+  CommandInterrupted,
+  CommandLost,
+  DaemonUnreachable,
+  InfrastructureError,
+  NodeLostError,
+  RunLost,
+  RunNotReady,
+  Sandbox,
+} from "@cofferdam/sdk";
 import { Daemon, shared } from "./daemon.js";
 import { BreakableProxy } from "./proxy.js";
 import { collected } from "./waiting.js";
@@ -22,6 +33,16 @@ after(() => rmSync(place, { recursive: true }));
 async function proxied(): Promise<BreakableProxy> {
   proxies += 1;
   return await BreakableProxy.start(join(place, `${proxies}.sock`), endpoint);
+}
+
+/** The error with which a promise is rejected. */
+async function thrown(work: Promise<unknown>): Promise<unknown> {
+  const done = await work.then(
+    () => null,
+    (error: unknown) => error,
+  );
+  assert(done !== null, "it was not rejected");
+  return done;
 }
 
 test("output comes whole over connections that break", async () => {
@@ -126,10 +147,48 @@ test("a daemon that does not come back is given up", async () => {
   const sandbox = await Sandbox.create({ profile: "open", client });
   await mortal.end();
   const begun = Date.now();
-  await assert.rejects(sandbox.files.list(), DaemonUnreachable);
+  const lost = await thrown(sandbox.files.list());
+  assert(lost instanceof NodeLostError && lost instanceof InfrastructureError && lost instanceof DaemonUnreachable);
+  assert(lost.retrySafe, "it only reads");
   assert(Date.now() - begun >= 1000 && Date.now() - begun < 5000);
+  const command = await thrown(sandbox.commands.run("echo x >> count"));
+  assert(command instanceof NodeLostError && !command.retrySafe && command.requestId !== null);
+  assert(await sandbox.failedByInfrastructure());
   await mortal.launch();
   assert.equal(await sandbox.isRunning(), false);
+});
+
+test("a lost sandbox is no result and never comes back as another", async () => {
+  await using mortal = await Daemon.start();
+  await using client = new Client({ endpoint: mortal.endpoint });
+  const options = { profile: "open", requestId: "once", client };
+  const sandbox = await Sandbox.create(options);
+  assert.equal(await sandbox.failedByInfrastructure(), false);
+  const onStdout = () => mortal.killContainers();
+  const lost = await thrown(sandbox.commands.run("echo begun; sleep 60", { onStdout }));
+  assert(lost instanceof CommandLost && lost instanceof InfrastructureError);
+  assert(lost.result.failedByInfrastructure && !lost.retrySafe);
+  assert.deepEqual([lost.reason, lost.evidence["engine.exit_code"]], ["RUN_LOST", "137"]);
+  while (await sandbox.isRunning()) {
+    await delay(20);
+  }
+  const { state, failureReason, fault } = await sandbox.info();
+  assert.deepEqual([state, failureReason, fault], ["failed", "RUN_LOST", "infrastructure"]);
+  assert(await sandbox.failedByInfrastructure());
+  const refused = await thrown(sandbox.files.list());
+  assert(refused instanceof RunLost && refused.retrySafe);
+  // The same name is the same sandbox, which has ended.
+  const again = await Sandbox.create(options);
+  assert.equal(again.runId, sandbox.runId);
+  await assert.rejects(again.commands.run("true"), RunLost);
+  assert.equal((await Sandbox.find("once", { client }))?.runId, sandbox.runId);
+  assert.equal(await Sandbox.find("another", { client }), null);
+  await sandbox.kill();
+  // Ended by request, it is no failure.
+  const stopped = await Sandbox.create({ profile: "open", client });
+  await stopped.kill();
+  const late = await thrown(stopped.files.list());
+  assert(late instanceof RunNotReady && !(late instanceof InfrastructureError));
 });
 
 test("a command that loses its daemon says so and the sandbox goes on", async () => {

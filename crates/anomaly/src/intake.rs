@@ -163,8 +163,8 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
         (Status::Succeeded, _) => Ending::Succeeded,
         (
             _,
-            "OVERLOADED" | "CANCELLED" | "RUN_NOT_READY" | "AWAITING_APPROVAL" | "AUDIT_UNAVAILABLE"
-            | "ENGINE_UNAVAILABLE" | "INTERNAL" | "APPROVAL_EXPIRED",
+            "OVERLOADED" | "CANCELLED" | "RUN_NOT_READY" | "RUN_LOST" | "AWAITING_APPROVAL"
+            | "AUDIT_UNAVAILABLE" | "ENGINE_UNAVAILABLE" | "INTERNAL" | "APPROVAL_EXPIRED",
         )
         | (Status::Interrupted | Status::Unknown, _) => Ending::Excused,
         (_, "RATE_LIMITED") => Ending::OverLimit,

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
+use operations::{Evidence, Reason, ToolFailure};
 use runs::record::{Record, State};
 use serde_json::json;
 use store::{Store, StoreError, Trees};
@@ -85,10 +86,13 @@ fn living(store: &Store) -> Result<Vec<Record>, StoreError> {
 
 /// Ends a run on record. Its container is left alone, because it may be another daemon's.
 async fn end(mut run: Record, store: &Store, audit: &AuditLog) -> Result<(), ContinueError> {
-    run.enter(State::Failed, Some(FAILURE.to_owned()));
+    let lost = ToolFailure::new(Reason::RunLost, FAILURE);
+    run.enter(State::Failed, Some(lost.shown_by(Evidence::new("daemon.event", "restored from a backup"))));
     run.holds.clear();
     let text = serde_json::to_string(&run).map_err(StoreError::from)?;
-    record(audit, run.event(json!({ "state": run.state.as_str(), "failure": FAILURE }))).await?;
+    let mut details = json!({ "state": run.state.as_str() });
+    run.explain_failure(&mut details);
+    record(audit, run.event(details)).await?;
     let id = run.id;
     Ok(store.with(move |store| store.update_run(id, &text, true)).await?)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use disk_quotas::Free;
 use host_launch::TreeBounds;
 use identity::{BaseId, Principal};
-use operations::Reason;
+use operations::{Fault, Reason};
 use refusal::Refusal;
 use timestamp::Timestamp;
 use tokio_util::sync::CancellationToken;
@@ -66,7 +66,8 @@ pub(crate) fn most(bounds: &BaseBounds, free: Free, warn_free: u64) -> Result<Tr
     if bytes == 0 || files == 0 {
         let message = "the daemon's disk has no space for another base: delete bases, runs and workspaces that are no longer \
                        needed, or ask the operator";
-        return Err(Refusal::new(Reason::WriteLimit, message).with("limit", "state-disk"));
+        let refused = Refusal::new(Reason::WriteLimit, message).with("limit", "state-disk");
+        return Err(refused.by(Fault::Infrastructure));
     }
     Ok(TreeBounds { bytes, files })
 }

@@ -28,7 +28,7 @@ mod tests {
     use prost::Message as _;
     use wire::v1::call_response::Status;
     use wire::v1::result::Kind;
-    use wire::v1::{CallResponse, ReadResult, ToolFailure};
+    use wire::v1::{CallResponse, Evidence, Fault, ReadResult, ToolFailure};
 
     use super::{MESSAGE, bare};
 
@@ -56,11 +56,15 @@ mod tests {
             reason: "TIMED_OUT".to_owned(),
             message: "é".repeat(1_000),
             details: [("a".to_owned(), "b".repeat(1_000))].into(),
+            fault: Fault::Infrastructure.into(),
+            evidence: vec![Evidence { what: "disk.state".to_owned(), value: "full".to_owned() }],
+            retry_safe: false,
         };
         let failed = CallResponse { status: Status::Failed.into(), error: Some(error), ..Default::default() };
         let bare = bared(&failed);
         let error = bare.error.unwrap();
         assert_eq!((error.reason.as_str(), error.message.chars().count()), ("TIMED_OUT", MESSAGE));
         assert!(error.details.is_empty() && !bare.result_dropped && bare.rendered.is_empty());
+        assert_eq!((error.fault(), error.evidence.len()), (Fault::Infrastructure, 1));
     }
 }

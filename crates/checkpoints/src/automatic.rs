@@ -38,7 +38,9 @@ impl Checkpoints {
                 self.failing.lock().remove(&run);
             }
             // The run has ended.
-            Err(refusal) if matches!(refusal.reason, Reason::RunNotReady | Reason::NotFound) => {
+            Err(refusal)
+                if matches!(refusal.reason, Reason::RunNotReady | Reason::RunLost | Reason::NotFound) =>
+            {
                 self.failing.lock().remove(&run);
             }
             Err(refusal) => self.tell_failure(run, &refusal).await,

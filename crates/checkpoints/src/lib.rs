@@ -392,11 +392,12 @@ async fn release(runs: &Runs, run: RunId, hold: &Hold) {
     match runs.release(run, hold).await {
         Ok(()) => {}
         // The run has ended, and its holds with it.
-        Err(refusal) if matches!(refusal.reason, Reason::RunNotReady | Reason::NotFound) => {}
+        Err(refusal)
+            if matches!(refusal.reason, Reason::RunNotReady | Reason::RunLost | Reason::NotFound) => {}
         Err(refusal) => {
             tracing::error!(%run, why = refusal.message, "a run that was frozen for a checkpoint cannot be resumed and is ended");
             if let Ok(living) = runs.living_run(run) {
-                living.fail(refusal.message).await;
+                living.fail(refusal).await;
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use disk_quotas::Free;
 use host_launch::TreeBounds;
 use identity::{CheckpointId, RunId};
-use operations::Reason;
+use operations::{Fault, Reason};
 use refusal::Refusal;
 use timestamp::Timestamp;
 use tokio_util::sync::CancellationToken;
@@ -88,7 +88,7 @@ fn no_room_of_principal() -> Refusal {
 pub(crate) fn no_space() -> Refusal {
     let message = "the daemon's disk has no space for a checkpoint (disk.warn_free of the daemon's configuration): \
                    delete checkpoints, workspaces or ended runs that are no longer needed";
-    Refusal::new(Reason::WriteLimit, message).with("limit", "state-disk")
+    Refusal::new(Reason::WriteLimit, message).with("limit", "state-disk").by(Fault::Infrastructure)
 }
 
 /// Returns the bounds of a checkpoint of at most `bytes` on a disk with this space. It leaves the space of which the daemon warns.

@@ -142,8 +142,9 @@ impl Checkpoints {
                     "a restore failed ({}), and the files from before could not be put back: they are in the checkpoint {}",
                     refusal.message, before.id
                 );
-                living.fail(message.clone()).await;
-                Err(Refusal { message, ..refusal })
+                let refusal = Refusal { message, ..refusal };
+                living.fail(refusal.clone()).await;
+                Err(refusal)
             }
         }
     }

@@ -3,5 +3,6 @@
 
 pub mod client;
 pub mod companions;
+pub mod failure;
 pub mod run_ref;
 pub mod variables;

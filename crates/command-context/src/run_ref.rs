@@ -80,7 +80,7 @@ async fn find(part: &str, client: &Client) -> Result<String, Failure> {
 /// Returns at most `limit` runs in a state, newest first.
 pub async fn all_runs(client: &Client, limit: usize, state: State) -> Result<ListRunsResponse, Failure> {
     let (runs, next_page_token) = pages(limit, PAGE, async |page_size, page_token| {
-        let request = ListRunsRequest { page_size, page_token, state: state.into() };
+        let request = ListRunsRequest { page_size, page_token, state: state.into(), ..Default::default() };
         let page = client.runs().list_runs(quick(request)).await?.into_inner();
         Ok((page.runs, page.next_page_token))
     })

@@ -62,12 +62,8 @@ impl From<ParseFailure> for ToolFailure {
     fn from(failure: ParseFailure) -> Self {
         let field = failure.field.map(|field| ("field", field));
         let details = failure.details.into_iter().chain(field);
-        Self {
-            reason: failure.reason,
-            message: failure.message,
-            details: details.map(|(name, value)| (name.to_owned(), value)).collect(),
-            hints: Vec::new(),
-        }
+        let details = details.map(|(name, value)| (name.to_owned(), value)).collect();
+        Self { details, ..Self::new(failure.reason, failure.message) }
     }
 }
 

@@ -96,6 +96,8 @@ struct Seen {
     gone: Option<Instant>,
     /// Ended commands may still exist. New space is theirs, and no command begins.
     ends: bool,
+    /// They were ended because the disk was full, and the kernel held the run to its quota.
+    ends_for_disk: bool,
     /// Space that is reserved for uploads that are under way or kept.
     reserved: Amount,
     /// Space that the files written from these uploads will take, as far as it counts.
@@ -114,6 +116,7 @@ impl Account {
             ended: None,
             gone: None,
             ends: false,
+            ends_for_disk: false,
             reserved: Amount::default(),
             to_write: Amount::default(),
             others: Amount::default(),
@@ -215,6 +218,21 @@ impl Account {
     /// Records that the run's commands are being ended because of the disk, whatever this run has.
     pub fn commands_end(&self) {
         self.seen.lock().end();
+    }
+
+    /// Records that the run's commands are being ended because the disk is full.
+    pub fn commands_end_for_disk(&self) {
+        let mut seen = self.seen.lock();
+        seen.end();
+        seen.ends_for_disk =
+            seen.standing == Standing::Within && seen.found.is_some_and(|found| found.by_kernel);
+    }
+
+    /// Returns true if the commands that were ended last were ended for a full disk, although their run was within its quota.
+    ///
+    /// A run that is measured may have more than was found, so that its commands are never ended like this.
+    pub fn ended_for_disk(&self) -> bool {
+        self.seen.lock().ends_for_disk
     }
 
     /// Records that the ended commands are gone.
@@ -343,7 +361,7 @@ impl Account {
 
 impl Seen {
     fn end(&mut self) {
-        (self.ended, self.ends) = (Some(Instant::now()), true);
+        (self.ended, self.ends, self.ends_for_disk) = (Some(Instant::now()), true, false);
     }
 
     fn ends(&self) -> bool {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use operations::{Effect, Operation, Reason};
+use operations::{Effect, Evidence, FILE_SYSTEM, Fault, Operation, Reason, ToolFailure};
 use refusal::Refusal;
 use rustix::fs::{Mode, OFlags, fstatvfs};
 use tokio::sync::Notify;
@@ -104,13 +104,24 @@ impl Quotas {
             self.begins.notify_one();
         }
         if self.level() == Level::Full && (runs_something || account.adds(operation)) {
-            return Err(Refusal::new(
+            let failure = ToolFailure::new(
                 Reason::WriteLimit,
                 "the daemon's disk is full, so writes and commands are refused until there is space: delete files that are not needed, or ask the operator",
-            )
-            .with("limit", "state-disk"));
+            );
+            return Err(of_the_host(failure).into());
         }
         Ok(())
+    }
+
+    /// Puts a write that found no space down to the host, if its disk is full and the run is within its quota.
+    #[must_use]
+    pub fn judge(&self, account: &Account, failure: ToolFailure) -> ToolFailure {
+        let is_of_space = failure.details.get("limit").is_some_and(|limit| limit == FILE_SYSTEM);
+        if !is_of_space || account.is_over() {
+            return failure;
+        }
+        let is_full = self.free().is_ok_and(|free| self.thresholds.level(free, self.level()) == Level::Full);
+        if is_full { of_the_host(failure) } else { failure }
     }
 
     /// Asks the watch for a look, after a deletion or for another reason.
@@ -161,6 +172,12 @@ impl Quotas {
         self.level.store(level as u8, Ordering::Relaxed);
         (level, level != before)
     }
+}
+
+/// Puts a failure down to the host. The numbers of its disk are for operators.
+fn of_the_host(failure: ToolFailure) -> ToolFailure {
+    let failure = failure.with("limit", "state-disk").by(Fault::Infrastructure);
+    failure.shown_by(Evidence::new("disk.state", Level::Full.as_str()))
 }
 
 impl Thresholds {

@@ -329,7 +329,7 @@ fn end_largest(watch: &DiskWatch, runs: &[(RunId, Arc<Run>)]) {
     let largest = in_use.max_by_key(|(_, run)| run.disk.to_wire().map_or(0, |disk| disk.used_bytes));
     if let Some((id, run)) = largest {
         tracing::warn!(run = %id, "the state disk is full: the commands of the run that has most of it are ended");
-        run.disk.commands_end();
+        run.disk.commands_end_for_disk();
         let run = run.clone();
         watch.runs.tasks.spawn(async move {
             still::strike(&run).await;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::pin::Pin;
 
 use containers::LimitEvents;
-use operations::{CommandEnd, CommandReport, EndedBy, Exit, KillEvidence, Limit, Stop};
+use operations::{CommandEnd, CommandReport, EndedBy, Evidence, Exit, KillEvidence, Limit, Stop};
 
 use crate::left::Left;
 
@@ -16,6 +16,10 @@ pub trait CommandContext: Send + Sync {
     fn keep(&self, left: Left) -> Pin<Box<dyn Future<Output = Result<(), KillEvidence>> + Send + '_>>;
     /// Returns true if the run's commands were ended for its disk quota since the command began.
     fn over_quota(&self) -> bool;
+    /// Returns true if they were ended for a full disk, although the run was within its quota.
+    fn is_disk_of_host(&self) -> bool;
+    /// Returns the run's limit of memory, in bytes.
+    fn memory_limit(&self) -> u64;
     /// Returns true if the run has ended, and its commands with it.
     fn run_ended(&self) -> bool;
     /// Returns true if the run's profile allows processes that stay.
@@ -36,6 +40,10 @@ pub(crate) struct Known {
     pub(crate) cancelled: bool,
     /// True if the run's commands were ended for its disk quota since it began.
     pub(crate) over_quota: bool,
+    /// True if they were ended for a full disk, although the run was within its quota.
+    pub(crate) is_disk_of_host: bool,
+    /// The run's limit of memory in bytes.
+    pub(crate) memory_limit: u64,
     /// True if the run has ended.
     pub(crate) run_ended: bool,
     /// True if the profile allows processes that stay.
@@ -54,19 +62,38 @@ pub(crate) fn command_end(report: CommandReport, known: Known) -> CommandEnd {
         Stop::Stopped => EndedBy::Cancelled,
         Stop::Itself if known.cancelled && !matches!(exit, Exit::Code(_)) => EndedBy::Cancelled,
         Stop::Itself => match exit.limit(known.over_quota, out_of_memory) {
+            Some(EndedBy::MemoryLimit) if known.events.is_memory_of_host() => EndedBy::HostMemory,
+            Some(EndedBy::DiskQuota) if known.is_disk_of_host => EndedBy::HostDisk,
             Some(limit) => limit,
             None if known.run_ended && exit.is_kill() => EndedBy::RunEnded,
             None => EndedBy::Unspecified,
         },
     };
     let mut limits: BTreeSet<Limit> = full.into_iter().collect();
-    limits.extend(out_of_memory.then_some(Limit::Memory));
+    let is_own = out_of_memory && !known.events.is_memory_of_host();
+    limits.extend(is_own.then_some(Limit::Memory));
     limits.extend((known.events.forks_refused > 0).then_some(Limit::Processes));
     limits.extend(too_much.then_some(Limit::Output));
     limits.extend((exit.limit(false, false) == Some(EndedBy::FileSizeLimit)).then_some(Limit::FileSize));
     limits.extend((ended_by == EndedBy::DiskQuota).then_some(Limit::Disk));
     let offers_processes = known.offers_processes;
-    CommandEnd { exit, ended_by, limits, kill, usage, stdout, stderr, offers_processes, refused: Vec::new() }
+    let evidence = evidence(ended_by, known);
+    let refused = Vec::new();
+    CommandEnd { exit, ended_by, limits, kill, usage, stdout, stderr, offers_processes, refused, evidence }
+}
+
+/// Returns the facts that show for which limit a command was ended.
+fn evidence(ended_by: EndedBy, known: Known) -> Vec<Evidence> {
+    match ended_by {
+        EndedBy::MemoryLimit | EndedBy::HostMemory => {
+            let kills = Evidence::new("cgroup.oom_kills", known.events.oom_kills);
+            let hits = known.events.limit_hits.map(|hits| Evidence::new("cgroup.limit_hits", hits));
+            let most = Evidence::new("limit.memory_bytes", known.memory_limit);
+            [Some(kills), hits, Some(most)].into_iter().flatten().collect()
+        }
+        EndedBy::OutputLimit => vec![Evidence::new("limit.output_bytes", known.output_limit)],
+        _ => Vec::new(),
+    }
 }
 
 #[cfg(test)]
@@ -76,14 +103,17 @@ mod tests {
     use super::*;
 
     const NOTHING: Known = Known {
-        events: LimitEvents { oom_kills: 0, forks_refused: 0 },
+        events: LimitEvents { oom_kills: 0, forks_refused: 0, limit_hits: Some(0) },
         output_limit: 100,
+        memory_limit: 1 << 20,
+        is_disk_of_host: false,
         cancelled: false,
         over_quota: false,
         run_ended: false,
         offers_processes: false,
     };
-    const OUT_OF_MEMORY: Known = Known { events: LimitEvents { oom_kills: 1, forks_refused: 0 }, ..NOTHING };
+    const OUT_OF_MEMORY: Known =
+        Known { events: LimitEvents { oom_kills: 1, forks_refused: 0, limit_hits: Some(3) }, ..NOTHING };
 
     fn end(report: CommandReport, known: Known) -> (EndedBy, Vec<Limit>) {
         let end = command_end(report, known);
@@ -125,7 +155,8 @@ mod tests {
         let run_ended = Known { run_ended: true, ..NOTHING };
         assert_eq!(end(died(9), run_ended), (RunEnded, vec![]));
         assert_eq!(end(exited(0), run_ended), (Unspecified, vec![]), "it was over before");
-        let bomb = Known { events: LimitEvents { oom_kills: 0, forks_refused: 7 }, ..NOTHING };
+        let bomb =
+            Known { events: LimitEvents { oom_kills: 0, forks_refused: 7, limit_hits: Some(0) }, ..NOTHING };
         let late = CommandReport { stop: Stop::Deadline, ..died(9) };
         assert_eq!(end(late, bomb), (Timeout, vec![Limit::Processes]));
         let cancelled = Known { cancelled: true, ..NOTHING };
@@ -137,6 +168,26 @@ mod tests {
         assert_eq!(end(flood, OUT_OF_MEMORY), (OutputLimit, vec![Limit::Memory, Limit::Output]));
         let full = CommandReport { stdout: wrote(60), stderr: wrote(40), ..exited(0) };
         assert_eq!(end(full, NOTHING), (Unspecified, vec![]));
+    }
+
+    #[test]
+    fn a_command_that_the_host_ended_is_told_apart_with_its_evidence() {
+        let events = LimitEvents { limit_hits: Some(0), ..OUT_OF_MEMORY.events };
+        let host = Known { events, ..OUT_OF_MEMORY };
+        assert_eq!(end(died(9), host), (EndedBy::HostMemory, vec![]));
+        let unknown = LimitEvents { limit_hits: None, ..events };
+        let unknown = Known { events: unknown, ..NOTHING };
+        assert_eq!(end(died(9), unknown), (EndedBy::MemoryLimit, vec![Limit::Memory]));
+        assert_eq!(end(died(9), NOTHING), (EndedBy::Unspecified, vec![]), "a program may have sent it");
+        let disk = Known { over_quota: true, is_disk_of_host: true, ..NOTHING };
+        assert_eq!(end(died(9), disk), (EndedBy::HostDisk, vec![]));
+        let shown = command_end(died(9), OUT_OF_MEMORY).evidence;
+        let shown: Vec<_> = shown.iter().map(|fact| (fact.what.as_ref(), fact.value.as_str())).collect();
+        assert_eq!(
+            shown,
+            [("cgroup.oom_kills", "1"), ("cgroup.limit_hits", "3"), ("limit.memory_bytes", "1048576")]
+        );
+        assert_eq!(command_end(exited(0), OUT_OF_MEMORY).evidence, []);
     }
 
     #[test]

@@ -23,7 +23,8 @@ use worker_protocol::client::{
 };
 use worker_protocol::convert::Reply;
 
-use crate::engine::engine_refusal;
+use crate::container_end::ContainerEnd;
+use crate::engine::{engine_refusal, is_unreachable};
 use crate::failure::failure;
 use crate::loss::{Cause, Loss, Losses};
 use crate::prefork::{Prefork, Ready};
@@ -179,7 +180,11 @@ impl GuestLane {
             Err(LaneError::Lost(reason)) if reason != CloseReason::Shutdown => {
                 Err(self.loss(serving, reason).await.failure())
             }
-            done => done.map_err(|error| failure(&error)),
+            Ok(finished) => {
+                let outcome = finished.outcome.map_err(ToolFailure::claimed);
+                Ok(Finished { outcome, ..finished })
+            }
+            Err(error) => Err(failure(&error).claimed()),
         }
     }
 
@@ -201,7 +206,7 @@ impl GuestLane {
     async fn cause(&self, serving: &Serving, reason: CloseReason) -> Cause {
         match reason {
             CloseReason::Heartbeat | CloseReason::Unresponsive if self.sandbox_ended(serving).await => {
-                return Cause::Container;
+                return self.container_ended(serving).await;
             }
             CloseReason::Heartbeat | CloseReason::Unresponsive => return Cause::Silent,
             CloseReason::Eof | CloseReason::Io(_) => {}
@@ -211,11 +216,18 @@ impl GuestLane {
         let ended = timeout(AUTOPSY, self.engine.exec_ended(&serving.exec)).await;
         if serving.first.as_ref().is_some_and(|first| !first.is_alive()) || self.sandbox_ended(serving).await
         {
-            return Cause::Container;
+            return self.container_ended(serving).await;
         }
         let Ok(Ok(code)) = ended else { return Cause::Stream(reason) };
         let events = serving.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
-        Cause::exited(code, events.since(serving.events).oom_kills > 0)
+        Cause::exited(code, events.since(serving.events))
+    }
+
+    /// Finds out how the container ended.
+    async fn container_ended(&self, serving: &Serving) -> Cause {
+        let events = serving.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
+        let kills = events.since(serving.events).oom_kills;
+        Cause::Container(ContainerEnd::find(&self.engine, &self.container, self.boundary, kills).await)
     }
 
     /// Returns true if the sandbox of a container with its own kernel is over, or is over within moments.
@@ -246,7 +258,11 @@ impl GuestLane {
             // A worker that is ended during its start counts as another loss.
             Err(refusal) => {
                 let ended = self.sandbox_ended(&self.serving()).await;
-                let cause = if ended { Cause::Container } else { Cause::NotStarted(refusal.message) };
+                let cause = match (ended, is_unreachable(&refusal)) {
+                    (true, _) => self.container_ended(&self.serving()).await,
+                    (false, true) => Cause::NoEngine(refusal.message),
+                    (false, false) => Cause::NotStarted(refusal.message),
+                };
                 Err(self.losses.lock().count(cause, Instant::now()))
             }
         }

@@ -152,7 +152,7 @@ impl Lanes {
         };
         let usage = finished.usage;
         finished.and_then(|reply| {
-            let mut report = reply.command()?;
+            let mut report = reply.command().map_err(ToolFailure::claimed)?;
             report.usage.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
             report.usage.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
             if let Err(ended) = kept {
@@ -163,6 +163,8 @@ impl Lanes {
                 output_limit: spec.bounds.max_spool_bytes,
                 cancelled: cancel.is_cancelled(),
                 over_quota: context.over_quota(),
+                is_disk_of_host: context.is_disk_of_host(),
+                memory_limit: context.memory_limit(),
                 run_ended: context.run_ended(),
                 offers_processes: context.offers_processes(),
             };
@@ -381,7 +383,7 @@ fn deadline(operation: &Operation, limit: Option<Duration>) -> Duration {
 
 /// Returns a call that was for no command, with its result.
 fn results(finished: Finished<Reply>) -> Finished {
-    finished.and_then(Reply::result)
+    finished.and_then(|reply| reply.result().map_err(ToolFailure::claimed))
 }
 
 fn failed<R>(failure: ToolFailure) -> Finished<R> {

@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod command_end;
+mod container_end;
 mod directory;
 mod ending;
 mod engine;
@@ -26,6 +27,7 @@ mod upstream;
 mod way_out;
 
 pub use command_end::CommandContext;
+pub use container_end::ContainerEnd;
 pub use directory::{Directory, LinkedRepository};
 pub use engine::engine_refusal;
 pub use failure::failure;

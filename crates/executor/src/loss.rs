@@ -7,13 +7,18 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use operations::{Reason, ToolFailure};
+use containers::LimitEvents;
+use operations::{Evidence, Fault, Reason, ToolFailure};
 use tokio_util::task::TaskTracker;
 use worker_protocol::client::CloseReason;
+
+use crate::container_end::ContainerEnd;
 
 /// Number of losses within [`WINDOW`] after which one more ends the run.
 const MOST: usize = 3;
 const WINDOW: Duration = Duration::from_secs(60);
+/// Number of SIGKILL.
+const KILL: i64 = 9;
 
 /// Times of the recent losses of a run's workers.
 #[derive(Debug, Default)]
@@ -32,7 +37,8 @@ impl Losses {
 
     fn again(&mut self, cause: Cause, now: Instant) -> Loss {
         self.0.retain(|at| now.saturating_duration_since(*at) < WINDOW);
-        Loss { is_last: self.0.len() > MOST || cause == Cause::Container, times: self.0.len(), cause }
+        let is_last = self.0.len() > MOST || matches!(cause, Cause::Container(_));
+        Loss { is_last, times: self.0.len(), cause }
     }
 }
 
@@ -47,22 +53,28 @@ pub struct Loss {
 pub(crate) enum Cause {
     /// A signal ended it. The flag is true if the run was out of memory meanwhile.
     Signal { number: i64, out_of_memory: bool },
+    /// The kernel killed processes of the container for the memory of the host, while it was below its own limit.
+    HostMemory,
     /// It ended by itself.
     Exited(i64),
     /// It answers no pings.
     Silent,
     /// The whole container is gone.
-    Container,
+    Container(ContainerEnd),
     /// Only the end of its stream is known.
     Stream(CloseReason),
     /// It was ended during its start, or could not be started.
     NotStarted(String),
+    /// It could not be started, because the engine does not answer. No command can bring that about.
+    NoEngine(String),
 }
 
 impl Cause {
     /// Derives the cause from the exit code that the engine reports.
-    pub(crate) fn exited(code: i64, out_of_memory: bool) -> Self {
+    pub(crate) fn exited(code: i64, events: LimitEvents) -> Self {
+        let out_of_memory = events.oom_kills > 0;
         match code - 128 {
+            KILL if events.is_memory_of_host() => Self::HostMemory,
             number @ 1..=64 => Self::Signal { number, out_of_memory },
             _ => Self::Exited(code),
         }
@@ -79,23 +91,27 @@ impl fmt::Display for Cause {
                 f,
                 "ended by signal {number}: the run was out of memory, or a command of this run sent the signal"
             ),
+            Self::HostMemory => f.write_str("ended by the kernel, because the host had no memory left"),
             Self::Exited(code) => write!(f, "ended with exit code {code}"),
             Self::Silent => {
                 f.write_str("ended because it did not answer; a command of this run may have stopped it")
             }
-            Self::Container => f.write_str(
-                "ended with its container, by something outside of the run or because memory ran out",
-            ),
+            Self::Container(end) => write!(f, "ended with its container, {end}"),
             Self::Stream(reason) => write!(f, "lost: {reason}"),
-            Self::NotStarted(why) => write!(f, "not started again: {why}"),
+            Self::NotStarted(why) | Self::NoEngine(why) => write!(f, "not started again: {why}"),
         }
     }
 }
 
 impl Loss {
-    /// Returns the reason for which the run ends with this loss, if it does.
-    pub fn fatal(&self) -> Option<String> {
-        self.is_last.then(|| match self.times {
+    /// Returns the failure with which the run ends, if it ends with this loss.
+    ///
+    /// A worker can be ended by the commands beside it, and then the loss is theirs. The end of a container has other evidence.
+    pub fn fatal(&self) -> Option<ToolFailure> {
+        if !self.is_last {
+            return None;
+        }
+        let why = match self.times {
             0 | 1 => format!("its worker was {}", self.cause),
             times => {
                 format!(
@@ -103,7 +119,23 @@ impl Loss {
                     self.cause
                 )
             }
+        };
+        Some(match &self.cause {
+            Cause::Container(end) => end.failure(why),
+            Cause::NoEngine(_) => ContainerEnd::Unreachable.failure(why),
+            _ => self.shown(ToolFailure::new(Reason::RunLost, why)),
         })
+    }
+
+    /// Puts the loss of the worker alone down to a party, with the facts that show it.
+    fn shown(&self, failure: ToolFailure) -> ToolFailure {
+        let failure = failure.shown_by(Evidence::new("worker.losses", self.times));
+        match self.cause {
+            Cause::HostMemory => {
+                failure.by(Fault::Infrastructure).shown_by(Evidence::new("cgroup.limit_hits", 0))
+            }
+            _ => failure.by(Fault::Program),
+        }
     }
 
     pub fn why(&self) -> String {
@@ -113,19 +145,14 @@ impl Loss {
     /// Returns the failure of a call that was in flight.
     pub(crate) fn failure(&self) -> ToolFailure {
         let cause = &self.cause;
-        if let Some(why) = self.fatal() {
-            return ToolFailure::new(
-                Reason::Cancelled,
-                format!("The run ends: {why}. The call may have taken effect."),
-            );
+        if let Some(failure) = self.fatal() {
+            let message = format!("The run ends: {}. The call may have taken effect.", failure.message);
+            return ToolFailure { message, ..failure };
         }
-        ToolFailure::new(
-            Reason::Cancelled,
-            format!(
-                "The worker was {cause}; it is restarting. The call may have taken effect; check before retrying."
-            ),
-        )
-        .with("retryable", "true")
+        let message = format!(
+            "The worker was {cause}; it is restarting. The call may have taken effect; check before retrying."
+        );
+        self.shown(ToolFailure::new(Reason::Cancelled, message).with("retryable", "true"))
     }
 }
 
@@ -137,16 +164,21 @@ mod tests {
     fn the_message_names_the_cause_and_the_safe_next_step() {
         let mut losses = Losses::default();
         let now = Instant::now();
-        let killed = losses.count(Cause::exited(137, false), now).failure();
+        let killed = losses.count(Cause::exited(137, LimitEvents::default()), now).failure();
         assert_eq!(
             killed.message,
             "The worker was ended by signal 9, probably by a command of this run; it is restarting. The call may have taken \
              effect; check before retrying."
         );
         assert_eq!(killed.details["retryable"], "true");
-        assert!(Cause::exited(137, true).to_string().contains("out of memory"));
+        let reached = LimitEvents { oom_kills: 1, forks_refused: 0, limit_hits: Some(1) };
+        assert!(Cause::exited(137, reached).to_string().contains("out of memory"));
+        let host = LimitEvents { limit_hits: Some(0), ..reached };
+        let host = losses.count(Cause::exited(137, host), now).failure();
+        assert_eq!((host.reason, host.fault()), (Reason::Cancelled, Fault::Infrastructure));
+        assert_eq!((killed.fault(), killed.is_retry_safe()), (Fault::Program, false));
         for code in [0, 1, 128, 193, 255] {
-            assert_eq!(Cause::exited(code, false), Cause::Exited(code));
+            assert_eq!(Cause::exited(code, LimitEvents::default()), Cause::Exited(code));
         }
     }
 
@@ -158,18 +190,29 @@ mod tests {
             let loss = losses.count(Cause::Silent, start + Duration::from_secs(second));
             assert_eq!(loss.fatal(), None);
         }
-        let fourth = losses.after(Cause::exited(137, false), start + Duration::from_secs(59));
-        let why = fourth.fatal().unwrap();
+        let fourth =
+            losses.after(Cause::exited(137, LimitEvents::default()), start + Duration::from_secs(59));
+        let failure = fourth.fatal().unwrap();
+        assert_eq!((failure.reason, failure.fault()), (Reason::RunLost, Fault::Program));
+        let why = failure.message;
         assert_eq!(
             why,
             "its worker was lost 4 times within a minute; the last time it was ended by signal 9, probably by a command of this run"
         );
         let told = fourth.failure();
         assert!(told.message.contains(&why) && !told.details.contains_key("retryable"), "{told:?}");
+        let without_engine =
+            losses.after(Cause::NoEngine("no answer".to_owned()), start + Duration::from_secs(59));
+        let failure = without_engine.fatal().unwrap();
+        assert_eq!((failure.reason, failure.fault()), (Reason::RunLost, Fault::Infrastructure));
         let later = losses.after(Cause::Silent, start + Duration::from_secs(61));
         assert_eq!(later.fatal(), None);
-        let container = Losses::default().count(Cause::Container, start);
-        assert!(container.fatal().unwrap().starts_with("its worker was ended with its container"));
+        let killed =
+            ContainerEnd::Exited { code: 137, oom: false, boundary: containers::Boundary::HostKernel };
+        let container = Losses::default().count(Cause::Container(killed), start).failure();
+        assert!(container.message.contains("its worker was ended with its container"), "{container:?}");
+        assert_eq!((container.reason, container.fault()), (Reason::RunLost, Fault::Infrastructure));
+        assert!(!container.is_retry_safe());
     }
 
     #[test]
@@ -183,7 +226,8 @@ mod tests {
         // The repeated calls are over, so this loss is another one.
         assert!(losses.judge(Cause::Silent, &repeats, now).fatal().is_some());
         let _repeated = repeats.token();
-        let why = Losses::default().judge(Cause::Container, &repeats, now).fatal().unwrap();
+        let ended = Cause::Container(ContainerEnd::Unknown);
+        let why = Losses::default().judge(ended, &repeats, now).fatal().unwrap().message;
         assert!(why.starts_with("its worker was ended with its container"), "{why}");
     }
 

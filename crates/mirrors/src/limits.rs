@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use operations::Reason;
+use operations::{Fault, Reason};
 use refusal::Refusal;
 use rustix::fs::statvfs;
 
@@ -56,7 +56,8 @@ impl MirrorBounds {
         if most < LEAST {
             let message = "the daemon's disk has no space for a mirror of the repository: delete bases, runs and workspaces \
                            that are no longer needed, or ask the operator";
-            return Err(Refusal::new(Reason::WriteLimit, message).with("limit", "state-disk"));
+            let refused = Refusal::new(Reason::WriteLimit, message).with("limit", "state-disk");
+            return Err(refused.by(Fault::Infrastructure));
         }
         Ok(most)
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use capacity::{BadCosts, Costs};
 use node_id::NodeId;
-use operations::Reason;
+use operations::{Fault, Reason};
 use refusal::Refusal;
 use tenants::Amounts;
 use timestamp::Timestamp;
@@ -76,7 +76,8 @@ impl Gate {
     }
 
     fn refusal(&self, reason: Reason, message: String) -> Refusal {
-        let refusal = Refusal::new(reason, message);
+        // No program of a run can bring it about, and another node may have room.
+        let refusal = Refusal::new(reason, message).by(Fault::Infrastructure).retry_safe(true);
         match self.settings.id {
             Some(id) => refusal.with("node", id.to_string()),
             None => refusal,

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use wire::v1::exec_result::{EndedBy, Limit};
 use wire::v1::{ExecResult, KillEvidence};
 
+use crate::Evidence;
 use crate::limits::advice;
 
 /// Numbers of signals that show which limit ended a program.
@@ -107,6 +108,8 @@ pub struct CommandEnd {
     pub offers_processes: bool,
     /// Connections that were refused to the run while it ran, each with the reason.
     pub refused: Vec<String>,
+    /// Facts that show whose failure an early end is.
+    pub evidence: Vec<Evidence>,
 }
 
 /// Advice to use a process that stays instead of a background process, where the profile allows processes.
@@ -164,8 +167,8 @@ impl From<CommandEnd> for ExecResult {
     ///
     /// A missing code would be read as 0, so that a signal is an exit code as well. Only a command that its timeout ended by a signal has none.
     fn from(end: CommandEnd) -> Self {
-        let CommandEnd { exit, ended_by, limits, kill, usage, stdout, stderr, offers_processes, refused } =
-            end;
+        let CommandEnd { exit, ended_by, limits, kill, usage, stdout, stderr, .. } = end;
+        let CommandEnd { offers_processes, refused, evidence, .. } = end;
         let timed_out = ended_by == EndedBy::Timeout;
         let left_some = offers_processes && kill.ended > 0 && ended_by == EndedBy::Unspecified;
         let advice = limits.iter().map(|limit| advice(*limit)).chain(left_some.then_some(STAYS));
@@ -190,6 +193,7 @@ impl From<CommandEnd> for ExecResult {
             ended_by: ended_by.into(),
             limits_hit: limits.iter().map(|limit| (*limit).into()).collect(),
             hint: advice.join("; "),
+            evidence: evidence.iter().map(Evidence::to_wire).collect(),
         }
     }
 }
@@ -223,6 +227,8 @@ mod tests {
             (EndedBy::RunEnded, Some(Reason::Cancelled)),
             (EndedBy::Killed, Some(Reason::Cancelled)),
             (EndedBy::Interrupted, Some(Reason::Cancelled)),
+            (EndedBy::HostMemory, Some(Reason::MemoryLimit)),
+            (EndedBy::HostDisk, Some(Reason::WriteLimit)),
         ] {
             causes += 1;
             for exit in exits {

@@ -6,6 +6,9 @@ use jail::{AccessError, CommitError, OpenError, OpenErrorKind, PathRefusal, Remo
 
 use crate::{Reason, ToolFailure};
 
+/// Detail `limit` of a write for which a file system, a quota of it or a limit of sizes left no space.
+pub const FILE_SYSTEM: &str = "file-system";
+
 impl From<PathRefusal> for ToolFailure {
     fn from(refusal: PathRefusal) -> Self {
         let reason = if refusal.is_by_rule() { Reason::PermissionDenied } else { Reason::SandboxViolation };
@@ -15,7 +18,12 @@ impl From<PathRefusal> for ToolFailure {
 
 impl From<OpenError> for ToolFailure {
     fn from(error: OpenError) -> Self {
-        Self::new(reason(&error.kind), error.to_string())
+        let failure = Self::new(reason(&error.kind), error.to_string());
+        if matches!(error.kind, OpenErrorKind::NoSpace) {
+            failure.with("limit", FILE_SYSTEM)
+        } else {
+            failure
+        }
     }
 }
 

@@ -25,6 +25,14 @@ pub const fn cause(by: EndedBy) -> Option<(Reason, &'static str)> {
         EndedBy::RunEnded => (Reason::Cancelled, "the run was ended while the command ran"),
         EndedBy::Killed => (Reason::Cancelled, "a client ended the process while the command ran"),
         EndedBy::Interrupted => (Reason::Cancelled, "the process was lost while the command ran"),
+        EndedBy::HostMemory => (
+            Reason::MemoryLimit,
+            "the host had no memory left and the kernel ended the command, although the run was below its own limit",
+        ),
+        EndedBy::HostDisk => (
+            Reason::WriteLimit,
+            "the daemon's disk was full and the run's commands were ended, although the run was within its quota",
+        ),
     })
 }
 

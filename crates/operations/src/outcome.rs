@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wire::v1::{self, ExecResult};
 
-use crate::{EndedBy, Hint, Reason, cause};
+use crate::{EndedBy, Evidence, Fault, Hint, Origin, Reason, cause, fault_of};
 
 pub use wire::v1::entry::Type as EntryType;
 pub use wire::v1::patched_file::Change as FileChange;
@@ -26,12 +26,15 @@ pub struct ToolFailure {
     pub details: BTreeMap<String, String>,
     /// Next steps whose names depend on the caller.
     pub hints: Vec<Hint>,
+    /// Knowledge of whose failure it is, beyond its reason.
+    pub origin: Origin,
 }
 
 impl ToolFailure {
     /// Creates a failure without details.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), details: BTreeMap::new(), hints: Vec::new() }
+        let (details, hints) = (BTreeMap::new(), Vec::new());
+        Self { reason, message: message.into(), details, hints, origin: Origin::default() }
     }
 
     /// Adds a hint.
@@ -59,6 +62,39 @@ impl ToolFailure {
     }
 }
 
+impl ToolFailure {
+    /// Returns the party to which the failure is put down.
+    pub fn fault(&self) -> Fault {
+        self.origin.fault.unwrap_or(self.reason.fault())
+    }
+
+    /// Returns true if nothing was done, so that a repetition does it once.
+    pub fn is_retry_safe(&self) -> bool {
+        self.origin.retry_safe.unwrap_or(self.reason.is_before_any_effect())
+    }
+
+    /// Puts the failure down to this party.
+    #[must_use]
+    pub fn by(mut self, fault: Fault) -> Self {
+        self.origin.fault = Some(fault);
+        self
+    }
+
+    /// Adds a fact that shows whose failure it is.
+    #[must_use]
+    pub fn shown_by(mut self, evidence: Evidence) -> Self {
+        self.origin.add(evidence);
+        self
+    }
+
+    /// Returns the failure as one that only a worker beside the programs of a run reports, or that they can bring about: it is not put
+    /// down to the infrastructure.
+    #[must_use]
+    pub fn claimed(self) -> Self {
+        if self.fault() == Fault::Infrastructure { self.by(Fault::Program) } else { self }
+    }
+}
+
 /// Returns the failure of a command that ran but was cut short, whatever its exit code is.
 ///
 /// Statuses, renderings, the record and clients all use this function. A command that ended by itself has not failed in this sense,
@@ -73,7 +109,13 @@ pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
         None => return None,
     };
     let message = format!("{why}; its output up to then is in the result");
-    Some(ToolFailure::new(reason, message))
+    // Only the worker beside the command reports an end that is not known.
+    let failure = ToolFailure::new(reason, message).by(fault_of(by).unwrap_or(Fault::Program));
+    let evidence = result.evidence.iter();
+    Some(
+        evidence
+            .fold(failure, |failure, fact| failure.shown_by(Evidence::new(fact.what.clone(), &fact.value))),
+    )
 }
 
 /// Returns the failure of a call that has a result, if its command or the shell of its session was cut short.
@@ -82,7 +124,8 @@ pub fn cut_short(result: &OpResult) -> Option<ToolFailure> {
         OpResult::Exec(command) | OpResult::Shell(command) => unfinished(command),
         OpResult::Session(session) => {
             let (reason, why) = cause(session.ended_by())?;
-            Some(ToolFailure::new(reason, format!("{why}; the output up to then is in the result")))
+            let failure = ToolFailure::new(reason, format!("{why}; the output up to then is in the result"));
+            Some(failure.by(fault_of(session.ended_by()).unwrap_or(Fault::Program)))
         }
         _ => None,
     }
@@ -99,6 +142,9 @@ impl From<ToolFailure> for v1::ToolFailure {
         let failure = failure.told(|hint| Some(hint.canonical()));
         Self {
             reason: failure.reason.as_str().to_owned(),
+            fault: failure.fault().to_wire().into(),
+            retry_safe: failure.is_retry_safe(),
+            evidence: failure.origin.evidence_to_wire(),
             message: failure.message,
             details: failure.details,
         }

@@ -51,6 +51,8 @@ pub enum Reason {
     Cancelled,
     /// The run does not accept calls now.
     RunNotReady,
+    /// The run was lost: its container or its worker ended, or no daemon could take it over. It does not come back.
+    RunLost,
     /// Too much is in progress at once; try again.
     Overloaded,
     /// The daemon stops, or another one takes over; nothing was begun. Try again with the same `request_id`.
@@ -69,7 +71,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of the documentation.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::SandboxViolation,
         Self::PermissionDenied,
         Self::CommandNotAllowed,
@@ -93,6 +95,7 @@ impl Reason {
         Self::TimedOut,
         Self::Cancelled,
         Self::RunNotReady,
+        Self::RunLost,
         Self::Overloaded,
         Self::DaemonStopping,
         Self::NodeDrained,
@@ -128,6 +131,7 @@ impl Reason {
             Self::TimedOut => "TIMED_OUT",
             Self::Cancelled => "CANCELLED",
             Self::RunNotReady => "RUN_NOT_READY",
+            Self::RunLost => "RUN_LOST",
             Self::Overloaded => "OVERLOADED",
             Self::DaemonStopping => "DAEMON_STOPPING",
             Self::NodeDrained => "NODE_DRAINED",

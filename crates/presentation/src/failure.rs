@@ -224,6 +224,7 @@ fn hint_for(reason: &str, metadata: &BTreeMap<String, String>, exit: Exit, retry
     match (reason, retry) {
         (_, Some(delay)) => format!("try again in {delay}"),
         ("RUN_NOT_READY", _) => "`coffer run list` shows its state".into(),
+        ("RUN_LOST", _) => "`coffer run show RUN` says how it ended; make another run".into(),
         ("AWAITING_APPROVAL", _) => {
             "`coffer approval list` shows the calls that wait; `coffer approval approve ID` approves one"
                 .into()

@@ -129,7 +129,7 @@ impl Owner {
         ends.input.close();
         let (kill, metered) = end_shared(&left).await;
         if kill.left > 0 {
-            self.run.fail(format!("{} processes that a command left could not be ended", kill.left)).await;
+            self.run.fail_for_processes(kill.left, "that a command left").await;
         }
         let mut status = self.process.now();
         status.set_state(State::Ended);

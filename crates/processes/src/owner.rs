@@ -96,7 +96,7 @@ impl Owner {
         let recording = self.input.finish().await;
         let unrecorded = self.input.unrecorded();
         if kill.left > 0 {
-            self.run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
+            self.run.fail_for_processes(kill.left, "of a process").await;
         }
         let over_quota = self.run.disk.ended_since(began);
         let why = match (why, exit_of(&state).limit(over_quota, out_of_memory)) {

@@ -111,7 +111,7 @@ impl Processes {
             None => KillEvidence::default(),
         };
         if let Some(run) = living.filter(|_| kill.left > 0) {
-            run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
+            run.fail_for_processes(kill.left, "of a process").await;
         }
         let why = "the daemon was restarted and cannot read its record of the process".to_owned();
         self.interrupted(files, &known, status, output, (why, kill)).await;

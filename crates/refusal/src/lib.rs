@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use node_id::NodeId;
-use operations::{Hint, Malformed, Reason, ToolFailure};
+use operations::{Evidence, Fault, Hint, Malformed, Origin, Reason, ToolFailure};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use wire::v1;
@@ -18,6 +18,11 @@ pub const DOMAIN: &str = "cofferdam";
 
 /// The fact that says when to try again, milliseconds; it becomes `RetryInfo` as well.
 const RETRY_AFTER: &str = "retry_after_ms";
+
+/// The facts that say whose failure it is and whether a repetition is safe, and the beginning of the names of those that show it.
+const FAULT: &str = "fault";
+const RETRY_SAFE: &str = "retry_safe";
+const EVIDENCE: &str = "evidence.";
 
 /// A request that was refused or could not be carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,11 +36,14 @@ pub struct Refusal {
     pub hints: Vec<Hint>,
     /// Node that made the id of what was not found.
     pub made_by: Option<NodeId>,
+    /// Knowledge of whose failure it is, beyond its reason.
+    pub origin: Origin,
 }
 
 impl Refusal {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), metadata: Vec::new(), hints: Vec::new(), made_by: None }
+        let (metadata, hints) = (Vec::new(), Vec::new());
+        Self { reason, message: message.into(), metadata, hints, origin: Origin::default(), made_by: None }
     }
 
     /// Refuses a request for something that is not here. A client learns which other node made the id, if one did.
@@ -87,6 +95,27 @@ impl Refusal {
         self.metadata.push((name.into(), value.into()));
         self
     }
+
+    /// Puts the refusal down to this party, and not to that of its reason.
+    #[must_use]
+    pub fn by(mut self, fault: Fault) -> Self {
+        self.origin.fault = Some(fault);
+        self
+    }
+
+    /// States whether a repetition is safe: nothing was done, and nothing can have been done.
+    #[must_use]
+    pub fn retry_safe(mut self, is_safe: bool) -> Self {
+        self.origin.retry_safe = Some(is_safe);
+        self
+    }
+
+    /// Adds a fact that shows whose failure it is.
+    #[must_use]
+    pub fn shown_by(mut self, evidence: Evidence) -> Self {
+        self.origin.add(evidence);
+        self
+    }
 }
 
 impl From<Malformed> for Refusal {
@@ -99,31 +128,43 @@ impl From<Malformed> for Refusal {
 impl From<v1::ToolFailure> for Refusal {
     fn from(failure: v1::ToolFailure) -> Self {
         let reason = Reason::parse(&failure.reason).unwrap_or(Reason::Internal);
-        let details = failure.details.into_iter();
-        details.fold(Self::new(reason, failure.message), |refusal, (name, value)| refusal.with(name, value))
+        let origin = Origin::of_wire(failure.fault, failure.retry_safe, failure.evidence);
+        let refusal = Self { origin, ..Self::new(reason, failure.message) };
+        failure.details.into_iter().fold(refusal, |refusal, (name, value)| refusal.with(name, value))
     }
 }
 
 impl From<Refusal> for ToolFailure {
     fn from(refusal: Refusal) -> Self {
         let details = refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value)).collect();
-        Self { reason: refusal.reason, message: refusal.message, details, hints: refusal.hints }
+        let Refusal { reason, message, hints, origin, .. } = refusal;
+        Self { reason, message, details, hints, origin }
     }
 }
 
 impl From<ToolFailure> for Refusal {
     fn from(failure: ToolFailure) -> Self {
-        let refusal = Self { hints: failure.hints, ..Self::new(failure.reason, failure.message) };
-        failure.details.into_iter().fold(refusal, |refusal, (name, value)| refusal.with(name, value))
+        let ToolFailure { reason, message, details, hints, origin } = failure;
+        let refusal = Self { hints, origin, ..Self::new(reason, message) };
+        details.into_iter().fold(refusal, |refusal, (name, value)| refusal.with(name, value))
     }
 }
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
         let failure = ToolFailure::from(refusal.on(NodeId::own())).told(|hint| Some(hint.canonical()));
+        let blame = [
+            (FAULT.to_owned(), failure.fault().as_str().to_owned()),
+            (RETRY_SAFE.to_owned(), failure.is_retry_safe().to_string()),
+        ];
+        let shown = failure.origin.evidence.iter();
+        let shown: Vec<_> =
+            shown.map(|fact| (format!("{EVIDENCE}{}", fact.what), fact.value.clone())).collect();
         let refusal = Refusal::from(failure);
-        let metadata: HashMap<String, String> =
-            refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value)).collect();
+        let facts = refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value));
+        // The last one counts, so that no detail of a worker replaces one of these.
+        let facts = facts.filter(|(name, _)| !name.starts_with(EVIDENCE));
+        let metadata: HashMap<String, String> = facts.chain(blame).chain(shown).collect();
         let retry =
             metadata.get(RETRY_AFTER).and_then(|millis| millis.parse().ok()).map(Duration::from_millis);
         let mut details = ErrorDetails::with_error_info(refusal.reason.as_str(), DOMAIN, metadata);
@@ -148,10 +189,13 @@ fn code(reason: Reason) -> Code {
         | Reason::WriteLimit
         | Reason::MemoryLimit
         | Reason::TenantLimit => Code::ResourceExhausted,
-        // Not UNAVAILABLE, for which clients and balancers try the same address again.
-        Reason::PreconditionFailed | Reason::RunNotReady | Reason::AwaitingApproval | Reason::WrongNode => {
-            Code::FailedPrecondition
-        }
+        // Not UNAVAILABLE, for which clients and balancers try the same address again: neither a lost run nor a run of another
+        // node is there after a pause.
+        Reason::PreconditionFailed
+        | Reason::RunNotReady
+        | Reason::RunLost
+        | Reason::AwaitingApproval
+        | Reason::WrongNode => Code::FailedPrecondition,
         Reason::InvalidFrontmatter | Reason::InvalidArgument | Reason::ImageUnusable => Code::InvalidArgument,
         Reason::NotFound | Reason::ImageMissing => Code::NotFound,
         Reason::AlreadyExists => Code::AlreadyExists,
@@ -199,7 +243,7 @@ mod tests {
     use tonic::{Code, Status};
     use tonic_types::StatusExt as _;
 
-    use super::{DOMAIN, Duration, Refusal, stream_start};
+    use super::{DOMAIN, Duration, Evidence, Fault, Refusal, stream_start};
 
     #[test]
     fn a_stream_without_a_start_is_refused_with_what_was_missing() {
@@ -222,6 +266,23 @@ mod tests {
         let info = status.get_details_error_info().unwrap();
         assert_eq!((info.reason.as_str(), info.domain.as_str()), ("COMMAND_NOT_ALLOWED", DOMAIN));
         assert_eq!(info.metadata.get("command").map(String::as_str), Some("rm"));
+    }
+
+    #[test]
+    fn a_status_says_whose_failure_it_is_and_shows_it() {
+        let refusal = Refusal::new(Reason::WriteLimit, "full")
+            .with("fault", "CALLER")
+            .with("evidence.forged", "1")
+            .by(Fault::Infrastructure)
+            .shown_by(Evidence::new("disk.state", "full"));
+        let facts = |status: Status| status.get_details_error_info().unwrap().metadata;
+        let told = facts(Status::from(refusal.clone()));
+        assert_eq!((told["fault"].as_str(), told["retry_safe"].as_str()), ("INFRASTRUCTURE", "false"));
+        assert_eq!(told["evidence.disk.state"], "full");
+        assert!(!told.contains_key("evidence.forged"), "{told:?}");
+        assert_eq!(facts(Status::from(refusal.retry_safe(true)))["retry_safe"], "true");
+        let plain = facts(Status::from(Refusal::new(Reason::RateLimited, "later")));
+        assert_eq!((plain["fault"].as_str(), plain["retry_safe"].as_str()), ("POLICY", "true"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod automatic;
 mod cold_because;
 mod companion;
+mod failed;
 mod hold;
 mod launch_fingerprint;
 mod workspace;
@@ -18,6 +19,7 @@ use audit::{Event, Kind};
 use containers::Amount;
 use egress_rules::{Rules, Widened};
 use identity::{CheckpointId, Principal, RunId, TokenHash};
+use operations::{Evidence, Fault, ToolFailure};
 use policy::ContainerLimits;
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
@@ -26,6 +28,7 @@ use wire::v1;
 pub use automatic::{Automatic, Every};
 pub use cold_because::ColdBecause;
 pub use companion::{Companion, CompanionLaunch, CompanionState};
+pub use failed::Failed;
 pub use hold::{Held, Hold};
 pub use launch_fingerprint::{LaunchFingerprint, Linked, Place};
 pub use workspace::{Beneath, Changes, Kept, Layer, Workspace};
@@ -226,6 +229,9 @@ pub struct Record {
     pub issued: Option<TokenHash>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_cause: Option<EndCause>,
+    /// Reason of the failure, and whose it is. `None` in records of earlier releases, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Failed>,
     /// Rules that its connections have to pass beside those of its profile, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub narrowed: Vec<Rules>,
@@ -288,6 +294,7 @@ impl Record {
             extended: None,
             issued: None,
             end_cause: None,
+            failed: None,
             narrowed: Vec::new(),
             widened: Vec::new(),
             companions: Vec::new(),
@@ -304,9 +311,12 @@ impl Record {
         self.issued.as_ref().or(self.spec.token.as_ref())
     }
 
-    pub fn enter(&mut self, state: State, failure: Option<String>) {
+    pub fn enter(&mut self, state: State, failure: Option<ToolFailure>) {
         self.state = state;
-        self.failure = failure;
+        (self.failure, self.failed) = (None, None);
+        if let Some(failure) = failure {
+            self.fails_with(failure);
+        }
         match state {
             State::Ready => drop(self.ready_at.get_or_insert_with(Timestamp::now)),
             State::Stopped | State::Failed => self.ended_at = Some(Timestamp::now()),
@@ -386,6 +396,9 @@ impl Record {
             labels: spec.labels.clone().into_iter().collect(),
             state: self.state.to_wire().into(),
             failure: self.failure.clone().unwrap_or_default(),
+            failure_reason: self.failed.as_ref().map(|failed| failed.reason.clone()).unwrap_or_default(),
+            fault: self.fault().map_or(v1::Fault::Unspecified, Fault::to_wire).into(),
+            evidence: self.failed.iter().flat_map(|failed| &failed.evidence).map(Evidence::to_wire).collect(),
             created_at: Some(self.created_at.to_wire()),
             ready_at: self.ready_at.map(Timestamp::to_wire),
             start_kind: self.start_kind().into(),

@@ -21,9 +21,10 @@ use containers::{
     Boundary, ContainerCgroup, ContainerId, ContainerState, Hardening, HostProcess, ImageReference,
     Inspection, LeftoversEnded, MountSlot, RunUser, UsableImage, known_bundles,
 };
-use executor::{Directory, GuestLane, HostWorkerLane, Lanes, sweep};
+use executor::{ContainerEnd, Directory, GuestLane, HostWorkerLane, Lanes, sweep};
 use host_launch::Owner;
 use jail::Mount;
+use operations::{Evidence, Fault, Reason, ToolFailure};
 use policy::{Policy, Profile};
 use refusal::chain;
 use store::Store;
@@ -41,6 +42,9 @@ use run_directories::{linked, workspace};
 /// Time in which each command of the previous daemon has to end.
 const WITHIN: Duration = Duration::from_secs(2);
 
+/// Mismatch that only programs of a run with a writable root bring about.
+const NO_FILES: &str = "its /etc/passwd or /etc/group is not a file";
+
 /// A run that takes calls again.
 pub(crate) struct Adopted {
     pub(crate) lanes: Arc<Lanes>,
@@ -51,6 +55,12 @@ pub(crate) struct Adopted {
 
 /// Reason that a run is not reattached. The run's principal reads it, so it names no path of the host.
 pub(crate) type Mismatch = String;
+
+/// Returns the failure of a run that the next daemon cannot take over.
+pub(crate) fn lost(why: Mismatch) -> Box<ToolFailure> {
+    let lost = ToolFailure::new(Reason::RunLost, why);
+    Box::new(lost.shown_by(Evidence::new("daemon.event", "restart")))
+}
 
 /// Checks a run that was made under an earlier policy against the policy of today.
 ///
@@ -189,7 +199,7 @@ impl Launcher {
         arrived(pid)?;
         // The daemon takes no calls until all runs of the previous daemon have been checked.
         if !hardening.has_own_etc() && root.is_some_and(|root| !block_in_place(|| root.users_are_files())) {
-            return Err("its /etc/passwd or /etc/group is not a file".to_owned());
+            return Err(NO_FILES.to_owned());
         }
         let environment = wanted.environment.clone();
         let guest = GuestLane::connect(self.engine.clone(), container, user, Some(environment), boundary);
@@ -210,6 +220,25 @@ impl Launcher {
         let host_worker = host_worker_again(&run, &found).await?;
         let lanes = Arc::new(Lanes::new(guest, host_worker));
         Ok(Adopted { lanes, resources, ended, companions: Companions::new(beside) })
+    }
+
+    /// Returns the failure of a run that cannot be reattached. Its programs may have used up its memory while no daemon was there.
+    pub(crate) async fn lost(&self, record: &Record, wanted: &Wanted, why: Mismatch) -> Box<ToolFailure> {
+        if why == NO_FILES {
+            return Box::new(lost(why).by(Fault::Program));
+        }
+        let started = record.started.as_ref();
+        let container = started.and_then(|started| ContainerId::parse(&started.container_id).ok());
+        let Some(container) = container else { return lost(why) };
+        let inspection = self.engine.inspect(&container).await;
+        if !inspection.is_ok_and(|found| matches!(found.state, ContainerState::Exited(_))) {
+            return lost(why);
+        }
+        let end = ContainerEnd::find(&self.engine, &container, wanted.hardening.boundary, 0).await;
+        let failure = end.failure(why).shown_by(Evidence::new("daemon.event", "restart"));
+        // A host that restarts ends containers with several exit codes.
+        let is_own = failure.reason == Reason::MemoryLimit;
+        Box::new(if is_own { failure } else { failure.by(Fault::Infrastructure) })
     }
 
     /// Returns the directory with the slots of the run, under the name with which its container was made.

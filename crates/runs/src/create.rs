@@ -11,7 +11,7 @@ use egress_rules::{Narrowed, Rules};
 use futures_util::FutureExt as _;
 use identity::{Principal, RunId};
 use jail::RootMode;
-use operations::Reason;
+use operations::{Evidence, Fault, Reason};
 use policy::{ContainerPaths, Profile};
 use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -183,13 +183,12 @@ impl Runs {
         let mut living = self.living();
         let containers = |run: &Run| 1 + run.record.borrow().companions.len();
         if living.values().map(|run| containers(run)).sum::<usize>() + containers(run) > self.limit {
-            return Err(Refusal::new(
-                Reason::Overloaded,
-                format!(
-                    "{} runs and companions may live, which is the daemon's limit, and this run is one too many: stop one first",
-                    self.limit
-                ),
-            ));
+            let message = format!(
+                "{} runs and companions may live, which is the daemon's limit, and this run is one too many: stop one first",
+                self.limit
+            );
+            let refused = Refusal::new(Reason::Overloaded, message).by(Fault::Infrastructure);
+            return Err(refused.shown_by(Evidence::new("limit.runs", self.limit)));
         }
         if living.contains_key(&id) || self.ended().contains_key(&id) {
             return Err(Refusal::new(Reason::AlreadyExists, "run_id: a run with this id already exists"));

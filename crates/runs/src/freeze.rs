@@ -140,7 +140,7 @@ impl Shared {
         self.record.send_modify(|record| record.holds.retain(|other| other.hold != held.hold));
         if let Err(error) = self.apply(lanes).await {
             // A full queue does not end the run. It then stays frozen until somebody stops it.
-            let _ = self.run.commands.try_send(Command::Fail(error.message));
+            let _ = self.run.commands.try_send(Command::Fail(Box::new(error.into())));
         }
         if before.is_empty() {
             self.enter(State::Ready, None).await;
@@ -214,7 +214,7 @@ impl Shared {
     pub(crate) async fn release_interrupted(&mut self, lanes: &Lanes) {
         let is_interrupted = |hold: &Hold| matches!(hold, Hold::Terminal(_) | Hold::Checkpoint(_));
         if let Err(refusal) = self.release(&is_interrupted, lanes).await {
-            self.run.fail(refusal.message).await;
+            self.run.fail(refusal).await;
         }
     }
 

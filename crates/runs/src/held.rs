@@ -1,7 +1,7 @@
 //! Messages for a run that takes no call now: its state, or its holder and how the run continues.
 
-use crate::record::{Held, Hold, Record, State};
-use operations::Reason;
+use crate::record::{EndCause, Failed, Held, Hold, Record, State};
+use operations::{Fault, Reason};
 use refusal::Refusal;
 
 /// Refuses a call, with the reason that the run's record shows.
@@ -59,6 +59,21 @@ pub(crate) fn takes_no_call(record: &Record) -> Refusal {
     Refusal { message, ..refused }.with("held_by", kind)
 }
 
+/// Refuses a call to a run that takes none. If it was lost, the refusal has the reason and the evidence.
+pub(crate) fn is_over(record: &Record) -> Refusal {
+    let refused = takes_no_calls(record.state);
+    let Some(fault) = record.fault() else { return refused };
+    let origin = record.failed.as_ref().map(Failed::origin).unwrap_or_default();
+    let refused = Refusal { origin, ..refused }.by(fault).retry_safe(true);
+    if fault != Fault::Infrastructure {
+        return refused;
+    }
+    let cause = record.end_cause.map(EndCause::as_str).unwrap_or_default();
+    let why = record.failure.as_deref().unwrap_or(cause);
+    let message = format!("the run was lost and does not come back: {why}. Make another run");
+    Refusal { reason: Reason::RunLost, message, ..refused }
+}
+
 /// Refuses a call to a run in this state.
 pub(crate) fn takes_no_calls(state: State) -> Refusal {
     let state = state.as_str();
@@ -71,7 +86,30 @@ mod tests {
     use operations::Reason;
     use timestamp::Timestamp;
 
-    use super::takes_no_call;
+    use operations::{Evidence, Fault, ToolFailure};
+
+    use super::{is_over, takes_no_call};
+
+    #[test]
+    fn a_call_to_a_lost_run_is_told_apart_from_one_to_a_run_that_its_programs_ended() {
+        let ended = |failure: Option<ToolFailure>| {
+            let mut record = crate::testing::record();
+            let state = if failure.is_some() { State::Failed } else { State::Stopped };
+            record.enter(state, failure);
+            is_over(&record)
+        };
+        let lost = ToolFailure::new(Reason::RunLost, "killed from outside")
+            .shown_by(Evidence::new("engine.exit_code", 137));
+        let refused = ended(Some(lost.clone()));
+        assert_eq!((refused.reason, refused.origin.fault), (Reason::RunLost, Some(Fault::Infrastructure)));
+        assert!(refused.message.contains("killed from outside"), "{}", refused.message);
+        assert_eq!(refused.origin.evidence, lost.origin.evidence);
+        assert_eq!(refused.origin.retry_safe, Some(true), "nothing was done of this call");
+        let own = ended(Some(lost.by(Fault::Program)));
+        assert_eq!((own.reason, own.origin.fault), (Reason::RunNotReady, Some(Fault::Program)));
+        let stopped = ended(None);
+        assert_eq!((stopped.reason, stopped.origin.fault), (Reason::RunNotReady, None));
+    }
 
     #[test]
     fn a_refusal_names_the_holder_of_the_run_and_how_it_continues() {

@@ -60,7 +60,7 @@ pub use launch::pool::{Pool, PoolEntry};
 pub use launch::{ColdStarts, Launcher, RemoteClones};
 pub use on_base::no_such_base;
 pub use reattach::TakenOver;
-pub use registry::{OnStop, RunBounds, Runs};
+pub use registry::{OnStop, RunBounds, Runs, request_key};
 pub use request::{Parsed, absolute, has_no_password, hide_secrets, parse as parse_request, revision};
 pub use run::{Busy, Readiness, Run};
 pub use run_directories::deny_list::HarnessOnBind;

@@ -12,7 +12,7 @@ use refusal::{Refusal, chain};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::held::takes_no_calls;
+use crate::held::is_over;
 use crate::record::Record;
 use crate::registry::Runs;
 use crate::run::{Command, Phase, RuleChange, Run};
@@ -54,7 +54,7 @@ impl Run {
         tokio::select! {
             changed = self.change_rules(change, rules, by) => changed,
             // The run's task may wait for the one that asks.
-            () = self.ended.cancelled() => Err(takes_no_calls(self.record.borrow().state)),
+            () = self.ended.cancelled() => Err(is_over(&self.record.borrow())),
         }
     }
 
@@ -65,7 +65,7 @@ impl Run {
         let is_told = self.commands.send(Command::Phase(Box::new(phase))).await.is_ok();
         match if is_told { answer.await.ok() } else { None } {
             Some(outcome) => outcome,
-            None => Err(takes_no_calls(self.record.borrow().state)),
+            None => Err(is_over(&self.record.borrow())),
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::record::{EndCause, Record, State};
 use containers::{KillMethod, LeftoversEnded};
 use futures_util::StreamExt as _;
 use identity::{CallId, RunId};
+use operations::{Reason, ToolFailure};
 use parking_lot::Mutex;
 use policy::Policy;
 use refusal::chain;
@@ -30,7 +31,7 @@ use timestamp::{Timestamp, micros};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::adopt::{Adopted, Mismatch, terms};
+use crate::adopt::{Adopted, Mismatch, lost, terms};
 use crate::launch::Wanted;
 use crate::recover::recover;
 use crate::registry::Runs;
@@ -123,7 +124,7 @@ enum End {
     Unmade,
     /// The run reached a limit of its time.
     Stopped(EndCause),
-    Failed(Mismatch),
+    Failed(Box<ToolFailure>),
 }
 
 impl Runs {
@@ -151,13 +152,16 @@ impl Runs {
             let idle = idle(&record, used);
             let terms = match due(&record, idle) {
                 Some(end) => Err(end),
-                None => self.terms(policy, &record).await.map_err(End::Failed),
+                None => self.terms(policy, &record).await.map_err(|why| End::Failed(lost(why))),
             };
             pending.insert(record.id, record.clone());
             looks.spawn(async move {
                 let _slot = slots.acquire().await;
                 let adopted = match terms {
-                    Ok(wanted) => runs.launcher.adopt(&record, &wanted, spared).await.map_err(End::Failed),
+                    Ok(wanted) => match runs.launcher.adopt(&record, &wanted, spared).await {
+                        Ok(adopted) => Ok(adopted),
+                        Err(why) => Err(End::Failed(runs.launcher.lost(&record, &wanted, why).await)),
+                    },
                     Err(end) => Err(end),
                 };
                 (record, idle, adopted)
@@ -177,7 +181,7 @@ impl Runs {
         }
         looks.shutdown().await;
         let failing = over.iter().find_map(|(record, end)| match end {
-            End::Failed(why) => Some((record.id, why.as_str())),
+            End::Failed(failure) => Some((record.id, failure.message.as_str())),
             _ => None,
         });
         if let Some((run, why)) = failing.or_else(|| pending.keys().next().map(|run| (*run, UNANSWERED)))
@@ -189,7 +193,7 @@ impl Runs {
             anyhow::bail!("run {run} would end: {why}");
         }
         let unanswered: BTreeSet<_> = pending.values().filter_map(Record::made_as).collect();
-        over.extend(pending.into_values().map(|record| (record, End::Failed(UNANSWERED.to_owned()))));
+        over.extend(pending.into_values().map(|record| (record, End::Failed(lost(UNANSWERED.to_owned())))));
         let containers = living.iter().flat_map(|(_, _, adopted)| adopted.resources.containers()).collect();
         self.remove_others(&containers, &unanswered).await?;
         let beside: BTreeSet<RunId> =
@@ -248,28 +252,27 @@ impl Runs {
         match end {
             End::Unmade => record.enter(
                 State::Failed,
-                Some(
-                    "the daemon ended while the run was being created; repeat the request to create it"
-                        .to_owned(),
-                ),
+                Some(ToolFailure::new(
+                    Reason::DaemonStopping,
+                    "the daemon ended while the run was being created; repeat the request to create it",
+                )),
             ),
             End::Stopped(cause) => {
                 record.end_cause = Some(cause);
                 details["cause"] = cause.as_str().into();
                 record.enter(State::Stopped, None);
             }
-            End::Failed(why) => {
+            End::Failed(failure) => {
+                let why = &failure.message;
                 tracing::warn!(run = %record.id, why, "a run from before the restart is not taken over");
-                let failure = format!(
+                let message = format!(
                     "the daemon ended during the run, and the next daemon could not take it over: {why}"
                 );
-                record.enter(State::Failed, Some(failure));
+                record.enter(State::Failed, Some(ToolFailure { message, ..*failure }));
             }
         }
         details["state"] = record.state.as_str().into();
-        if let Some(failure) = &record.failure {
-            details["failure"] = failure.as_str().into();
-        }
+        record.explain_failure(&mut details);
         let event = record.event(details);
         let stored = if unmade {
             tracing::warn!(run = %record.id, "a run whose creation was not finished before the restart is removed");
@@ -330,7 +333,7 @@ impl Runs {
                 return;
             }
             // Its task ends it.
-            shared.run.fail(refusal.message).await;
+            shared.run.fail(refusal).await;
         }
         shared.adopted(evidence(&ended)).await;
         shared.release_interrupted(&lanes).await;
@@ -371,8 +374,9 @@ fn due(record: &Record, idle: Duration) -> Option<End> {
         State::Ready if is_past(record.spec.idle_timeout, idle) => Some(End::Stopped(EndCause::IdleTimeout)),
         State::Ready | State::Paused => None,
         State::Creating => Some(End::Unmade),
+        // Its end was begun before the daemon was gone.
         State::Stopping | State::Stopped | State::Failed => {
-            Some(End::Failed("it was being ended".to_owned()))
+            Some(End::Failed(Box::new(ToolFailure::new(Reason::Cancelled, "it was being ended"))))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::record::{Kept, Record, Spec, State, Workspace};
+use crate::record::{Failed, Kept, Record, Spec, State, Workspace};
 use audit_service::AuditLog;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
 use operations::Reason;
@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::bases::Bases;
 use crate::checkpoints::Checkpoints;
 use crate::gate::Gate;
-use crate::held::takes_no_calls;
+use crate::held::{is_over, takes_no_calls};
 use crate::launch::Launcher;
 use crate::run::{Command, Run};
 use crate::shown_token::ShownToken;
@@ -185,7 +185,7 @@ impl Runs {
         if let Some(run) = self.living().get(&id) {
             return Ok(run.clone());
         }
-        Err(takes_no_calls(self.get(id)?.state))
+        Err(is_over(&self.get(id)?))
     }
 
     /// Sends a command to the task of a live run, and returns its result.
@@ -200,7 +200,9 @@ impl Runs {
         let is_told = run.commands.send(command(done)).await.is_ok();
         match if is_told { answer.await.ok() } else { None } {
             Some(outcome) => outcome,
-            None => Err(takes_no_calls(self.get(id).map_or(State::Stopped, |record| record.state))),
+            None => {
+                Err(self.get(id).map_or_else(|_| takes_no_calls(State::Stopped), |record| is_over(&record)))
+            }
         }
     }
 
@@ -231,8 +233,10 @@ impl Runs {
         };
         match &record.failure {
             Some(failure) if record.started.is_none() => {
-                Err(Refusal::new(Reason::RunNotReady, format!("the run of this request failed: {failure}"))
-                    .with("run_id", id.to_string()))
+                let message = format!("the run of this request failed: {failure}");
+                let origin = record.failed.as_ref().map(Failed::origin).unwrap_or_default();
+                let refused = Refusal { origin, ..Refusal::new(Reason::RunNotReady, message) };
+                Err(refused.with("run_id", id.to_string()))
             }
             _ => Ok(record),
         }
@@ -287,6 +291,21 @@ impl Runs {
         records.extend(self.ended().values().cloned());
         records.sort_by_key(|record| std::cmp::Reverse(record.id));
         records
+    }
+
+    /// Returns the runs that `principal` may see, newest first: all of them, or the one that it requested with this id.
+    pub async fn listed(&self, request_id: &str, principal: &Principal) -> Result<Vec<Record>, Refusal> {
+        let mut records = self.list();
+        if !request_id.is_empty() {
+            let key = request_key(request_id, principal);
+            let found = self.store.with(move |store| stored::by_request(store, &key)).await;
+            let found = found.map_err(|error| Refusal::internal("looking a run up", &chain(&error)))?;
+            // A name with spaces and an id can be those of another pair.
+            let found = found.filter(|(record, _)| record.spec.principal == principal.name);
+            records.retain(|record| found.as_ref().is_some_and(|(found, _)| found.id == record.id));
+        }
+        records.retain(|record| record.is_seen_by(principal));
+        Ok(records)
     }
 
     /// Subscribes to changes from now on.
@@ -419,6 +438,11 @@ pub(crate) fn user_among(living: &BTreeMap<RunId, Arc<Run>>, workspace: RunId) -
             || matches!(run.spec().workspace, Workspace::Kept { workspace: kept } if kept == workspace)
     };
     living.iter().find(|(id, run)| uses(id, run)).map(|(id, _)| *id)
+}
+
+/// Returns the key of a request. Each principal has separate ids, so none can take another's or find out which exist.
+pub fn request_key(request_id: &str, principal: &Principal) -> String {
+    if request_id.is_empty() { String::new() } else { format!("{} {request_id}", principal.name) }
 }
 
 fn may_use(principal: &Principal, id: RunId, spec: &Spec) -> bool {

@@ -12,7 +12,7 @@ use egress::{Egress, View};
 use egress_rules::Rules;
 use executor::Lanes;
 use identity::{RunId, TokenHash};
-use operations::{Operation, Reason};
+use operations::{Evidence, Fault, Operation, Reason, ToolFailure};
 use parking_lot::{Mutex, RwLock};
 use policy::RunScope;
 use refusal::Refusal;
@@ -20,7 +20,7 @@ use store::allowance::Allowance;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::held::{takes_no_call, takes_no_calls};
+use crate::held::{is_over, takes_no_call};
 use crate::lease::Lease;
 
 /// Companions that a launch has started, by the ids under which they were made.
@@ -68,7 +68,7 @@ pub(crate) enum Command {
     /// Ends the run. Answered when it has no process and no mount left.
     Stop(oneshot::Sender<()>),
     /// Ends the run as failed.
-    Fail(String),
+    Fail(Box<ToolFailure>),
     /// Ends the run for a cause that is not its own.
     End(EndCause),
     /// Freezes the commands, or lets them continue.
@@ -263,7 +263,7 @@ impl Run {
         let record = self.record.borrow();
         let lanes = self.lanes.read().clone();
         let Some(lanes) = lanes.filter(|_| matches!(record.state, State::Ready | State::Paused)) else {
-            return Readiness::Over(takes_no_calls(record.state));
+            return Readiness::Over(is_over(&record));
         };
         let held = if operation.has_effect() { is_held } else { is_held_totally };
         if !held(&record) {
@@ -294,9 +294,10 @@ impl Run {
 
     /// Returns the lanes for looking at the subject of a review. They are available while the run is paused, when its commands are frozen.
     pub fn lanes_for_review(&self) -> Result<Arc<Lanes>, Refusal> {
-        let state = self.record.borrow().state;
+        let record = self.record.borrow();
         let lanes = self.lanes.read().clone();
-        lanes.filter(|_| matches!(state, State::Ready | State::Paused)).ok_or_else(|| takes_no_calls(state))
+        let is_there = matches!(record.state, State::Ready | State::Paused);
+        lanes.filter(|_| is_there).ok_or_else(|| is_over(&record))
     }
 
     /// Waits while the run is paused for calls of this operation. [`Self::readiness`] then returns its state.
@@ -412,8 +413,17 @@ impl Run {
     }
 
     /// Ends the run as failed, because of a fault with which no call may continue.
-    pub async fn fail(&self, why: String) {
-        let _ = self.commands.send(Command::Fail(why)).await;
+    pub async fn fail(&self, why: impl Into<ToolFailure>) {
+        let _ = self.commands.send(Command::Fail(Box::new(why.into()))).await;
+    }
+
+    /// Ends the run as failed, because so many processes could not be ended, which `whose` describes.
+    ///
+    /// They are processes of its programs, so that the failure is theirs.
+    pub async fn fail_for_processes(&self, left: u32, whose: &str) {
+        let why = format!("{left} processes {whose} could not be ended");
+        let failure = ToolFailure::new(Reason::Internal, why).by(Fault::Program);
+        self.fail(failure.shown_by(Evidence::new("processes.left", left))).await;
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::record::{Held, Record, State};
 use audit::Event;
 use executor::Lanes;
+use operations::ToolFailure;
 use parking_lot::RwLock;
 use refusal::chain;
 use serde_json::json;
@@ -25,13 +26,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) async fn enter(&self, state: State, failure: Option<String>) {
+    pub(crate) async fn enter(&self, state: State, failure: Option<ToolFailure>) {
         self.record.send_modify(|record| record.enter(state, failure));
         let record = self.record.borrow().clone();
         let mut details = json!({ "state": state.as_str() });
         if let Some(failure) = &record.failure {
             tracing::warn!(run = %record.id, state = state.as_str(), failure, "run");
-            details["failure"] = failure.as_str().into();
+            record.explain_failure(&mut details);
         } else {
             tracing::info!(run = %record.id, state = state.as_str(), "run");
         }

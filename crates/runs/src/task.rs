@@ -13,7 +13,7 @@ use companions::Companions;
 use containers::ContainerId;
 use executor::{Lanes, Loss};
 use identity::{Principal, RunId};
-use operations::Reason;
+use operations::{Reason, ToolFailure};
 use refusal::{Refusal, chain};
 use serde_json::json;
 use timestamp::Timestamp;
@@ -33,7 +33,7 @@ enum End {
     /// The run reached a limit of its time, or its node is drained.
     Due(EndCause),
     /// The run failed.
-    Failed(String),
+    Failed(Box<ToolFailure>),
     /// The run stays, and its daemon ends.
     Left(oneshot::Sender<()>),
 }
@@ -52,15 +52,16 @@ pub(crate) async fn own(
     let Launched { lanes, resources, .. } = match launched {
         Ok(launched) => launched,
         Err(refusal) => {
-            let message = refusal.message.clone();
+            // Everything that it made is removed.
+            let refusal = refusal.retry_safe(true);
             shared.run.ended.cancel();
             if let Err(refusal) = shared.runs.forget_workspace(record.id).await {
                 tracing::error!(run = %record.id, why = refusal.message, "a workspace that was not made is listed");
             }
             if is_of_the_request(refusal.reason) {
-                shared.withdraw(message).await;
+                shared.withdraw(refusal.clone()).await;
             } else {
-                shared.enter(State::Failed, Some(message)).await;
+                shared.enter(State::Failed, Some(refusal.clone().into())).await;
             }
             let _ = ready.send(Err(refusal));
             return;
@@ -177,8 +178,8 @@ impl Shared {
                 loss = lanes.guest().lost() => {
                     let loss = failed.take().unwrap_or(loss);
                     self.worker_event("coffer-guest", "lost", &loss.why()).await;
-                    if let Some(why) = loss.fatal() {
-                        return End::Failed(why);
+                    if let Some(failure) = loss.fatal() {
+                        return End::Failed(Box::new(failure));
                     }
                     failed = lanes.guest().restart().await.err();
                     // Commands that had to stay frozen in a paused run were ended in order to be thawed. Apply the holds again.
@@ -220,8 +221,8 @@ impl Shared {
                 self.end(None, lanes, resources).await;
                 None
             }
-            End::Failed(why) => {
-                self.end(Some(why), lanes, resources).await;
+            End::Failed(failure) => {
+                self.end(Some(*failure), lanes, resources).await;
                 None
             }
             End::Left(done) => {
@@ -249,9 +250,12 @@ impl Shared {
         }
     }
 
-    async fn end(&self, failure: Option<String>, lanes: &Lanes, mut resources: RunResources) {
+    async fn end(&self, failure: Option<ToolFailure>, lanes: &Lanes, mut resources: RunResources) {
         let was_paused = self.let_go() || self.run.stands_still.load(Ordering::SeqCst);
         self.enter(State::Stopping, None).await;
+        if let Some(failure) = &failure {
+            self.record.send_modify(|record| record.fails_with(failure.clone()));
+        }
         if was_paused {
             // Cancel first, so that a terminal ends because of the run and not because of its command.
             self.run.ended.cancel();
@@ -314,8 +318,9 @@ impl Shared {
     }
 
     /// Withdraws a run whose request is refused. The audit log has the refusal, and there is no run to list or to delete.
-    async fn withdraw(&self, why: String) {
-        self.record.send_modify(|record| record.enter(State::Failed, Some(why.clone())));
+    async fn withdraw(&self, refusal: Refusal) {
+        let why = refusal.message.clone();
+        self.record.send_modify(|record| record.enter(State::Failed, Some(refusal.into())));
         let record = self.record.borrow().clone();
         let id = record.id;
         tracing::info!(run = %id, why, "a run was refused");

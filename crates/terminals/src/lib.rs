@@ -129,7 +129,7 @@ async fn run_session<R>(
         && report.kill.left > 0
     {
         // As with any command: nothing may run on unseen.
-        run.fail(format!("{} processes of a session could not be ended", report.kill.left)).await;
+        run.fail_for_processes(report.kill.left, "of a session").await;
     }
     if let Some(pause) = pause {
         chapter.paused_until = Some(pause.end().await);

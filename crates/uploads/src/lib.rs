@@ -18,7 +18,7 @@ use bytes::Bytes;
 use disk_quotas::{Account, Reservation};
 use identity::{CallId, RunId};
 use jail::{Keeps, Private};
-use operations::{Reason, UploadId};
+use operations::{Fault, Reason, UploadId};
 use parking_lot::Mutex;
 use refusal::Refusal;
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid, fchown, fstat, fstatvfs, openat, statat, unlinkat};
@@ -424,6 +424,7 @@ fn has_room(directory: &OwnedFd, size: u64) -> io::Result<Result<(), Refusal>> {
 fn no_room() -> Refusal {
     Refusal::new(Reason::WriteLimit, "the daemon's disk has no space for the upload; ask the operator")
         .with("limit", "state-disk")
+        .by(Fault::Infrastructure)
 }
 
 fn under_way() -> Refusal {

@@ -10,6 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from cofferdam import types, v1
+from cofferdam._status import blame_of, evidence_of, fault_of
 from cofferdam.types import CommandResult, Found
 
 # The mounts: the daemon's alias, and the path for commands.
@@ -60,6 +61,9 @@ def run_info(run: v1.Run) -> types.RunInfo:
         workspace_path=run.workspace_path,
         forked_from=_forked_from(run),
         companions=tuple(map(_companion_info, run.companions)),
+        failure_reason=run.failure_reason,
+        fault=fault_of(run.fault),
+        evidence=evidence_of(run.evidence),
     )
 
 
@@ -158,6 +162,7 @@ def command(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> CommandR
         peak_memory_bytes=result.peak_memory_bytes,
         processes_ended=result.kill.ended,
         hint=result.hint,
+        **blame_of(response.error)._asdict(),
     )
 
 
@@ -342,6 +347,7 @@ def call_info(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> types.
         approval_id=response.approval_id or None,
         reason=response.error.reason,
         message=response.error.message,
+        **blame_of(response.error)._asdict(),
     )
 
 
@@ -352,6 +358,7 @@ def tool_output(response: v1.CallResponse) -> types.ToolOutput:
         call_id=response.call_id,
         approval_id=response.approval_id or None,
         reason=response.error.reason,
+        fault=fault_of(response.error.fault),
     )
 
 

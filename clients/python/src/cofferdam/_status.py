@@ -1,10 +1,11 @@
 """From a gRPC status or a failed call to an exception. The one place that knows both."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, cast
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -12,9 +13,18 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from cofferdam import errors, v1
+from cofferdam.types import Fault
 
 DETAILS = "grpc-status-details-bin"
 DOMAIN = "cofferdam"
+# The beginning of the names of facts that show whose failure it is.
+EVIDENCE = "evidence."
+_FAULTS: Mapping[int, Fault] = {
+    v1.Fault.FAULT_PROGRAM: "program",
+    v1.Fault.FAULT_POLICY: "policy",
+    v1.Fault.FAULT_CALLER: "caller",
+    v1.Fault.FAULT_INFRASTRUCTURE: "infrastructure",
+}
 # What grpc.aio says, with INTERNAL, of a message that it could not send because the connection broke or the call had ended,
 # even where it knows the call's own status (github.com/grpc/grpc/issues/36066);
 # some versions with a full stop.
@@ -63,9 +73,10 @@ def refused(error: _Failed, call_id: str | None = None) -> errors.CofferdamError
             made = errors.DaemonUnreachable
         if made is errors.DaemonUnreachable:
             made, message = unreachable(message)
+            return made(message, call_id=call_id, fault="infrastructure", retry_safe=never_left(error))
         return made(message, call_id=call_id)
-    details = dict(info.metadata)
-    return made_of(info.reason, message, details, call_id or details.get("call_id"), retry_after)
+    details, blame = _told_apart(dict(info.metadata))
+    return made_of(info.reason, message, details, call_id or details.get("call_id"), retry_after, blame)
 
 
 def unreachable(message: str) -> tuple[type[errors.DaemonUnreachable], str]:
@@ -118,7 +129,42 @@ def never_left(error: _Failed) -> bool:
 def failed(response: v1.CallResponse, *, of_file: bool = False) -> errors.CofferdamError:
     """The error for a call that ran and failed."""
     error = response.error
-    return made_of(error.reason, error.message, dict(error.details), response.call_id or None, None, of_file=of_file)
+    details, call_id = dict(error.details), response.call_id or None
+    return made_of(error.reason, error.message, details, call_id, None, blame_of(error), of_file=of_file)
+
+
+class Blame(NamedTuple):
+    """Whose failure it is, whether a repetition is safe, and what shows it."""
+
+    fault: Fault = ""
+    retry_safe: bool = False
+    evidence: Mapping[str, str] = MappingProxyType({})
+
+
+NO_BLAME = Blame()
+
+
+def fault_of(number: v1.Fault.ValueType) -> Fault:
+    """A party in words of this package; empty for one that this release does not know."""
+    return _FAULTS.get(number, "")
+
+
+def evidence_of(evidence: Iterable[v1.Evidence]) -> Mapping[str, str]:
+    return {fact.what: fact.value for fact in evidence}
+
+
+def blame_of(error: v1.ToolFailure) -> Blame:
+    return Blame(fault_of(error.fault), error.retry_safe, evidence_of(error.evidence))
+
+
+def _told_apart(metadata: dict[str, str]) -> tuple[dict[str, str], Blame]:
+    """The facts of a status: those to act on, and those about whose failure it is."""
+    fault = metadata.pop("fault", "").lower()
+    retry_safe = metadata.pop("retry_safe", "") == "true"
+    shown = {name.removeprefix(EVIDENCE): value for name, value in metadata.items() if name.startswith(EVIDENCE)}
+    details = {name: value for name, value in metadata.items() if not name.startswith(EVIDENCE)}
+    known = cast(Fault, fault if fault in _FAULTS.values() else "")
+    return details, Blame(known, retry_safe, shown)
 
 
 def made_of(
@@ -127,17 +173,37 @@ def made_of(
     details: Mapping[str, str],
     call_id: str | None,
     retry_after: float | None,
+    blame: Blame = NO_BLAME,
     *,
     of_file: bool = False,
 ) -> errors.CofferdamError:
-    made = errors.BY_REASON.get(reason, errors.CofferdamError)
+    made = errors.kind_of(reason, blame.fault)
     if made is errors.Cancelled and details.get("interrupted") == "true":
         made = errors.Interrupted
     if made is errors.NotFound and of_file:
         made = errors.FileNotFound
     # A token or certificate is the reason, and not the policy.
     hint = errors.AuthenticationFailed.HINT if made is errors.Denied and "credential" in details else None
-    return made(message, reason=reason, call_id=call_id, details=details, retry_after=retry_after, hint=hint)
+    return made(
+        message,
+        reason=reason,
+        call_id=call_id,
+        details=details,
+        retry_after=retry_after,
+        hint=hint,
+        fault=blame.fault,
+        retry_safe=blame.retry_safe,
+        evidence=blame.evidence,
+    )
+
+
+def lost(error: errors.DaemonUnreachable, request_id: str, *, retry_safe: bool) -> errors.NodeLostError:
+    """The error for a daemon that answered before and did not come back."""
+    made = errors.NodeLostError(
+        error.message, call_id=error.call_id, fault="infrastructure", retry_safe=retry_safe or error.retry_safe
+    )
+    made.request_id = request_id or None
+    return made
 
 
 def is_void(details: Mapping[str, str]) -> bool:

@@ -1,7 +1,8 @@
 """All errors, by kind.
 
 The daemon gives a stable reason to each refusal and failure (`NOT_FOUND`, `COMMAND_NOT_ALLOWED` …). Each reason has one
-class here, and the `hint` of each class says how to go on.
+class here, and the `hint` of each class says how to go on. An `InfrastructureError` is a failure of the host, its engine or
+the daemon. It says nothing about the programs of the sandbox: do not count it as a score of theirs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from cofferdam.types import CommandResult
+    from cofferdam.types import CommandResult, Fault
 
 
 class CofferdamError(Exception):
@@ -28,6 +29,9 @@ class CofferdamError(Exception):
         hint: str | None = None,
         details: Mapping[str, str] | None = None,
         retry_after: float | None = None,
+        fault: Fault = "",
+        retry_safe: bool = False,
+        evidence: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -41,6 +45,17 @@ class CofferdamError(Exception):
         self.details: Mapping[str, str] = MappingProxyType(dict(details or {}))
         #: Seconds after which it goes through, if nothing else comes before; None where time mends nothing.
         self.retry_after = retry_after
+        #: Whose failure it is: `program`, `policy`, `caller` or `infrastructure`; empty where the daemon does not say.
+        self.fault: Fault = fault
+        #: Nothing was done and nothing can have been done, so that a repetition does it once.
+        self.retry_safe = retry_safe
+        #: Facts that show whose failure it is, such as `engine.exit_code` or `cgroup.limit_hits`.
+        self.evidence: Mapping[str, str] = MappingProxyType(dict(evidence or {}))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For frameworks that hand errors from one process to another."""
+        state = {name: dict(value) if isinstance(value, MappingProxyType) else value for name, value in vars(self).items()}
+        return _remade, (type(self), self.args, state)
 
     def __str__(self) -> str:
         told = self.message
@@ -53,10 +68,38 @@ class CofferdamError(Exception):
         return told
 
 
-class DaemonUnreachable(CofferdamError, ConnectionError):
+def _remade(kind: type[CofferdamError], args: tuple[object, ...], state: Mapping[str, object]) -> CofferdamError:
+    made = kind.__new__(kind, *args)
+    vars(made).update({name: MappingProxyType(value) if isinstance(value, dict) else value for name, value in state.items()})
+    return made
+
+
+class InfrastructureError(CofferdamError):
+    """The host, its engine or the daemon failed, and not the programs of the sandbox, its policy or the caller.
+
+    A sample, a rollout or a test that ends with it has no result: count it as an error, and not as a score of 0.
+    `retry_safe` says whether the same may be done again without a look at what has happened.
+    """
+
+    HINT = "It says nothing about the program: make another sandbox and begin again."
+
+
+class DaemonUnreachable(InfrastructureError, ConnectionError):
     """No daemon answers, or the connection to it was lost and it did not come back."""
 
     HINT = "See `systemctl status cofferd`, or name its endpoint with COFFERDAM_ENDPOINT."
+
+
+class NodeLostError(DaemonUnreachable):
+    """A daemon that answered before does so no longer, and it did not come back within `reconnect_timeout`.
+
+    The request may have been carried out unless `retry_safe`. A request that had a `request_id` is found by it once the node
+    is there again: the same request with the same id is done once.
+    """
+
+    HINT = "Ask the node again later, or begin again in another sandbox."
+    #: Id of the request, for a repetition at the same node; None: it had none.
+    request_id: str | None = None
 
 
 class NotPermitted(DaemonUnreachable, PermissionError):
@@ -175,6 +218,18 @@ class Overloaded(RateLimited):
     """Too much at once; nothing was done."""
 
 
+class NodeFull(Overloaded, InfrastructureError):
+    """The node has no capacity left for the sandbox; nothing was done."""
+
+    HINT = "Try another node, or this one when others have ended."
+
+
+class HostExhausted(LimitExceeded, InfrastructureError):
+    """The host had no memory or no disk left, although the sandbox was within its own limits."""
+
+    HINT = "Have an operator look at the host, and begin again in another sandbox."
+
+
 class TimedOut(CofferdamError, TimeoutError):
     """The time was over."""
 
@@ -184,18 +239,41 @@ class Cancelled(CofferdamError):
 
 
 class Interrupted(Cancelled):
+    """The call was broken off. It may have had an effect."""
+
+    HINT = "Check the present state before you repeat it."
+
+
+class CallLost(Interrupted, InfrastructureError):
     """The daemon ended during the call. It may have had an effect."""
 
     HINT = "Check the present state before you repeat it."
 
 
-class Unavailable(CofferdamError):
-    """The audit log, the container engine or an upstream server does not work; nothing was done."""
+class RunLost(RunNotReady, InfrastructureError):
+    """The sandbox was lost: the host, its engine or the daemon has ended it. It does not come back under this handle."""
+
+    HINT = "Make another sandbox. `evidence` says how this one ended."
+
+
+class Unavailable(InfrastructureError):
+    """The audit log or the container engine does not work, or the daemon stops."""
 
     HINT = "Run `coffer doctor`."
 
 
-class InternalError(CofferdamError):
+class UpstreamFailed(CofferdamError):
+    """An upstream MCP server failed, or its tool did: perhaps for its arguments."""
+
+
+class ProgramError(CofferdamError):
+    """A failure that the programs of the sandbox can cause, or that only a worker beside them reports.
+
+    The sandbox's worker was ended by one of its commands, or gave an answer that cannot be.
+    """
+
+
+class InternalError(InfrastructureError):
     """A fault of the daemon or of its host."""
 
     HINT = "See the daemon's log."
@@ -217,7 +295,15 @@ class CommandError(CofferdamError):
     """A command did not end as it should. `result` has its output."""
 
     def __init__(self, message: str, result: CommandResult, *, reason: str = "", hint: str | None = None) -> None:
-        super().__init__(message, reason=reason, call_id=result.call_id, hint=hint)
+        super().__init__(
+            message,
+            reason=reason,
+            call_id=result.call_id,
+            hint=hint,
+            fault=result.fault,
+            retry_safe=result.retry_safe,
+            evidence=result.evidence,
+        )
         #: Its output, and how it ended.
         self.result = result
 
@@ -237,7 +323,11 @@ class CommandStopped(CommandError, Cancelled):
 
 
 class CommandInterrupted(CommandStopped, Interrupted):
-    """The daemon ended while it ran. Output after the last piece is lost."""
+    """It was lost while it ran. Output after the last piece is lost."""
+
+
+class CommandLost(CommandInterrupted, InfrastructureError):
+    """The host, its engine or the daemon ended it: `ended_by` and `evidence` of the result say how."""
 
 
 def _number(written: str | None) -> int | None:
@@ -271,12 +361,34 @@ BY_REASON: Mapping[str, type[CofferdamError]] = MappingProxyType(
         "CANCELLED": Cancelled,
         "AWAITING_APPROVAL": AwaitingApproval,
         "RUN_NOT_READY": RunNotReady,
+        "RUN_LOST": RunLost,
         "OVERLOADED": Overloaded,
         "DAEMON_STOPPING": Unavailable,
         "NODE_DRAINED": Unavailable,
         "AUDIT_UNAVAILABLE": Unavailable,
         "ENGINE_UNAVAILABLE": Unavailable,
-        "UPSTREAM_FAILED": Unavailable,
+        "UPSTREAM_FAILED": UpstreamFailed,
         "INTERNAL": InternalError,
     }
 )
+
+#: Reasons with another class where the daemon puts the failure down to the infrastructure.
+_OF_INFRASTRUCTURE: Mapping[str, type[InfrastructureError]] = MappingProxyType(
+    {
+        "OVERLOADED": NodeFull,
+        "MEMORY_LIMIT": HostExhausted,
+        "WRITE_LIMIT": HostExhausted,
+        "CANCELLED": CallLost,
+        "RUN_NOT_READY": RunLost,
+    }
+)
+
+
+def kind_of(reason: str, fault: Fault) -> type[CofferdamError]:
+    """Returns the class of a failure. It is an `InfrastructureError` exactly where the daemon says that, if it says it."""
+    kind = BY_REASON.get(reason, CofferdamError)
+    if fault == "infrastructure" and not issubclass(kind, InfrastructureError):
+        return _OF_INFRASTRUCTURE.get(reason, InfrastructureError)
+    if fault not in ("", "infrastructure") and issubclass(kind, InfrastructureError):
+        return RunNotReady if kind is RunLost else ProgramError
+    return kind

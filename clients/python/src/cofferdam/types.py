@@ -225,6 +225,17 @@ class RunInfo:
     forked_from: ForkedFrom | None
     #: Containers beside it.
     companions: tuple[CompanionInfo, ...]
+    #: Stable reason for which it failed, such as `RUN_LOST`; empty otherwise.
+    failure_reason: str = ""
+    #: Whose failure that is; empty otherwise.
+    fault: Fault = ""
+    #: Facts that show whose failure it is, such as `engine.exit_code`.
+    evidence: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def failed_by_infrastructure(self) -> bool:
+        """The host, its engine or the daemon ended it: it says nothing about its programs."""
+        return self.fault == "infrastructure"
 
 
 @dataclass(frozen=True)
@@ -281,7 +292,11 @@ EndedBy: TypeAlias = Literal[
     "run-ended",
     "killed",
     "interrupted",
+    "host-memory",
+    "host-disk",
 ]
+#: Whose failure it is; empty: there is none, or the daemon does not say.
+Fault: TypeAlias = Literal["", "program", "policy", "caller", "infrastructure"]
 #: A limit of a run.
 Limit: TypeAlias = Literal[
     "memory",
@@ -325,6 +340,17 @@ class CommandResult:
     processes_ended: int = 0
     #: Advice of the daemon; often empty.
     hint: str = ""
+    #: Whose failure its early end is; empty: it ended by itself.
+    fault: Fault = ""
+    #: Nothing was done, so that a repetition does it once.
+    retry_safe: bool = False
+    #: Facts that show whose failure it is, such as `cgroup.limit_hits`.
+    evidence: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def failed_by_infrastructure(self) -> bool:
+        """The host, its engine or the daemon ended it: it says nothing about the program."""
+        return self.fault == "infrastructure"
 
     @cached_property
     def stdout(self) -> str:
@@ -675,10 +701,17 @@ class ToolOutput:
     approval_id: str | None = None
     #: Stable reason when it failed or was denied.
     reason: str = ""
+    #: Whose failure it is; empty: it did not fail.
+    fault: Fault = ""
 
     @property
     def ok(self) -> bool:
         return self.status == "succeeded"
+
+    @property
+    def failed_by_infrastructure(self) -> bool:
+        """The host, its engine or the daemon failed: it says nothing about the model or the program."""
+        return self.fault == "infrastructure"
 
 
 CallResult: TypeAlias = (
@@ -700,6 +733,17 @@ class CallInfo:
     approval_id: str | None
     reason: str
     message: str
+    #: Whose failure it is; empty: it did not fail.
+    fault: Fault = ""
+    #: Nothing was done, so that a repetition does it once.
+    retry_safe: bool = False
+    #: Facts that show whose failure it is.
+    evidence: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def failed_by_infrastructure(self) -> bool:
+        """The host, its engine or the daemon failed: it says nothing about the program."""
+        return self.fault == "infrastructure"
 
 
 @dataclass(frozen=True)

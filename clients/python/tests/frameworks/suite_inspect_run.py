@@ -9,9 +9,10 @@ from inspect_ai import Task, eval
 from inspect_ai.dataset import Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import includes
-from inspect_ai.solver import generate, use_tools
+from inspect_ai.solver import Generate, Solver, TaskState, generate, solver, use_tools
 from inspect_ai.tool import bash
-from inspect_ai.util import OutputLimitExceededError, SandboxEnvironmentSpec
+from inspect_ai.util import OutputLimitExceededError, SandboxEnvironmentSpec, sandbox
+from lost import lose
 from people import approve_next
 from warm import soon_starts_warm
 
@@ -45,6 +46,37 @@ def test_a_sample_is_solved_and_its_sandbox_ends(
     assert "42" in answer.text, answer
     with Client() as client:
         assert not [run for run in Sandbox.list(client=client) if "inspect.task" in run.metadata]
+
+
+def test_a_sample_whose_sandbox_is_lost_is_an_error_and_no_score_of_zero(
+    image: str, profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    @solver
+    def loses() -> Solver:
+        async def solve(state: TaskState, generate: Generate) -> TaskState:
+            environment = sandbox().as_type(CofferdamSandboxEnvironment)
+            await asyncio.to_thread(lose, environment.sandbox.run_id)
+            return state
+
+        return solve
+
+    output = ModelOutput.for_tool_call("mockllm/model", "bash", {"command": "true"})
+    # Otherwise Inspect counts tokens, with tables that it fetches.
+    output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+    task = Task(
+        dataset=[Sample(input="Do it", target="42")],
+        solver=[use_tools(bash(timeout=30)), loses(), generate()],
+        scorer=includes(),
+        sandbox=SandboxEnvironmentSpec("cofferdam", CofferdamSandboxConfig(profile=profile, image=image)),
+    )
+    (log,) = eval(task, model=get_model("mockllm/model", custom_outputs=[output]), display="none", fail_on_error=False)
+    assert log.samples is not None
+    (sample,) = log.samples
+    assert sample.error is not None, sample.messages
+    assert "RUN_LOST" in sample.error.message
+    assert not sample.scores
 
 
 @pytest.mark.parametrize("wait", [False, True])

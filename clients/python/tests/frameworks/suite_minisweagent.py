@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 from book import program
+from lost import lose
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments import get_environment
 from minisweagent.exceptions import Submitted
 from minisweagent.models.test_models import DeterministicModel
 from people import approve_next
 
-from cofferdam import ApprovalRequired
+from cofferdam import ApprovalRequired, InfrastructureError
 from cofferdam.integrations.minisweagent import SUBMIT, CofferdamEnvironment
 
 
@@ -38,6 +39,15 @@ def test_commands_have_both_streams_their_code_and_their_environment(environment
     }
     run(environment, "mkdir -p d; echo kept > d/f")
     assert run(environment, "cat f", cwd="/workspace/d")["output"] == "kept\n"
+
+
+def test_a_lost_sandbox_ends_the_agent_and_is_no_output_for_the_model(environment: CofferdamEnvironment) -> None:
+    assert run(environment, "true")["returncode"] == 0
+    lose(environment.sandbox.run_id)
+    for _ in range(2):
+        with pytest.raises(InfrastructureError) as lost:
+            run(environment, "true")
+        assert lost.value.evidence["engine.exit_code"] == "137"
 
 
 def test_ended_and_refused_commands_are_shown_to_the_model(environment: CofferdamEnvironment, image: str) -> None:

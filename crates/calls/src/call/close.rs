@@ -37,6 +37,7 @@ impl CallTask {
                 "the call failed with an internal error and may have taken effect; see the daemon's log",
             ))
         };
+        close.settle(journal.has_effect());
         let refusal = match &close {
             CallEnd::Refused(refusal) | CallEnd::Broken(refusal) => Some(refusal.clone()),
             CallEnd::Executed(_) | CallEnd::Accessed(_) => None,

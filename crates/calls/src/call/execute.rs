@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use futures_util::FutureExt as _;
 use operations::transport::MAX_SHOWN;
-use operations::{Bound, Delivery, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
+use operations::{Bound, Delivery, Evidence, Fault, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
 use processes::LeftBy;
 use runs::{OnStop, Run};
 use worker_protocol::client::{Finished, OutputSink, Usage};
@@ -74,10 +74,12 @@ impl CallTask {
                     self.calls.workers.upstreams.execute(&run, &slot.lanes, permit, limit, &cancel).await
                 }
                 (Delivery::Process, ..) => {
-                    finished(self.calls.workers.processes.start(&run, &slot.lanes, permit).await)
+                    let started = self.calls.workers.processes.start(&run, &slot.lanes, permit).await;
+                    finished(started.map_err(ToolFailure::claimed))
                 }
                 (Delivery::Session, ..) => {
-                    finished(self.calls.workers.processes.perform(&run, permit, &cancel).await)
+                    let performed = self.calls.workers.processes.perform(&run, permit, &cancel).await;
+                    finished(performed.map_err(ToolFailure::claimed))
                 }
                 (_, Lane::Host, Some(intent)) => {
                     let go = intent.clone().map(|recorded| recorded.is_ok()).boxed();
@@ -101,11 +103,10 @@ impl CallTask {
         if run.disk.is_over() {
             self.calls.control.quotas.look_again();
         }
-        if let Err(failure) = &mut finished.outcome
-            && let Some(truth) = self.cut_off(&run, failure)
-        {
-            *failure = truth;
-        }
+        finished.outcome = finished.outcome.map_err(|failure| {
+            let failure = self.cut_off(&run, &failure).unwrap_or(failure);
+            self.calls.control.quotas.judge(&run.disk, failure)
+        });
         if let Err(failure) = &finished.outcome
             && operations::is_void(failure)
         {
@@ -116,7 +117,7 @@ impl CallTask {
             && let Some(left) = operations::not_ended(command)
         {
             // No process may continue unseen. If a command's processes cannot be ended, the run fails and its container is ended.
-            run.fail(format!("{left} processes of a command could not be ended")).await;
+            run.fail_for_processes(left, "of a command").await;
         }
         self.keep_after(&run, if finished.outcome.is_ok() { writes } else { writes_if_failed }).await;
         CallEnd::Executed(Box::new(finished))
@@ -155,19 +156,21 @@ impl CallTask {
             return None;
         }
         let unknown = "the call may have taken effect";
-        let message = if self.calls.life.stop.is_cancelled() && self.calls.life.on_stop.now() == OnStop::Leave
-        {
+        let is_stopped = self.calls.life.stop.is_cancelled();
+        let message = if is_stopped && self.calls.life.on_stop.now() == OnStop::Leave {
             format!(
                 "the daemon was stopped during the call and hands the run over to the next daemon: \
                  {unknown}; check before you repeat it"
             )
-        } else if self.calls.life.stop.is_cancelled() {
+        } else if is_stopped {
             format!("the daemon was stopped during the call, and the run was ended with it: {unknown}")
         } else if run.ended.is_cancelled() && failure.details.contains_key("retryable") {
             format!("the run was ended during the call: {unknown}")
         } else {
             return None;
         };
-        Some(ToolFailure::new(Reason::Cancelled, message))
+        let failure = ToolFailure::new(Reason::Cancelled, message);
+        let stopped = Evidence::new("daemon.event", "stop");
+        Some(if is_stopped { failure.by(Fault::Infrastructure).shown_by(stopped) } else { failure })
     }
 }

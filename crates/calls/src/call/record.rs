@@ -13,8 +13,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use gateway::Approval;
 use identity::{CallId, Principal};
-use operations::{ExecResult, OpResult, Operation};
+use operations::{ExecResult, Fault, OpResult, Operation, ToolFailure};
 use policy::Caller;
+use refusal::Refusal;
 use serde_json::{Value, json};
 use timestamp::micros;
 use traces::{CallTrace, Made, Span, Stage, Stages};
@@ -334,16 +335,30 @@ fn status_name(status: Status) -> &'static str {
     }
 }
 
+/// Returns the outcome of a call that was refused, or that the daemon failed.
+fn refused(status: Status, refusal: &Refusal) -> Outcome {
+    let outcome = Outcome::new(status).reason(refusal.reason.as_str()).message(&refusal.message);
+    let mut facts = json!({});
+    blame(&mut facts, &ToolFailure::from(refusal.clone()));
+    if facts == json!({}) { outcome } else { outcome.facts(facts) }
+}
+
+/// Adds the party to which a failure is put down, and the facts that show it. Its reason alone says so of most failures.
+fn blame(facts: &mut Value, failure: &ToolFailure) {
+    let origin = &failure.origin;
+    if failure.fault() == Fault::Infrastructure || !origin.evidence.is_empty() {
+        facts["fault"] = failure.fault().as_str().into();
+    }
+    if !origin.evidence.is_empty() {
+        let shown = origin.evidence.iter().map(|fact| json!({ "what": fact.what, "value": fact.value }));
+        facts["evidence"] = shown.collect();
+    }
+}
+
 fn outcome(close: &CallEnd, kept: [u64; 2]) -> Outcome {
     let finished = match close {
-        CallEnd::Refused(refusal) => {
-            return Outcome::new(Status::Denied).reason(refusal.reason.as_str()).message(&refusal.message);
-        }
-        CallEnd::Broken(refusal) => {
-            return Outcome::new(Status::Interrupted)
-                .reason(refusal.reason.as_str())
-                .message(&refusal.message);
-        }
+        CallEnd::Refused(refusal) => return refused(Status::Denied, refusal),
+        CallEnd::Broken(refusal) => return refused(Status::Interrupted, refusal),
         CallEnd::Accessed(view) => return accessed(view),
         CallEnd::Executed(finished) => finished,
     };
@@ -351,7 +366,9 @@ fn outcome(close: &CallEnd, kept: [u64; 2]) -> Outcome {
         Err(failure) => {
             let outcome =
                 Outcome::new(Status::Failed).reason(failure.reason.as_str()).message(&failure.message);
-            if failure.details.is_empty() { outcome } else { outcome.facts(json!(failure.details)) }
+            let mut facts = json!(failure.details);
+            blame(&mut facts, failure);
+            if facts == json!({}) { outcome } else { outcome.facts(facts) }
         }
         Ok(result @ OpResult::Session(session)) => {
             let failure = operations::cut_short(result);
@@ -392,6 +409,9 @@ fn of_command(command: &ExecResult, mut facts: Value, kept: [u64; 2]) -> Outcome
         if kept < written {
             facts[name] = kept.into();
         }
+    }
+    if let Some(failure) = &failure {
+        blame(&mut facts, failure);
     }
     let mut outcome = Outcome::new(status).facts(facts);
     outcome.reason = failure.map(|failure| failure.reason.as_str().to_owned());

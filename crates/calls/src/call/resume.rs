@@ -111,10 +111,13 @@ impl CallTask {
         };
         let Some(run) = self.living() else {
             self.calls.control.approvals.cancel(&approval.call_id).await;
-            return CallEnd::Refused(Refusal::new(
+            let refusal = Refusal::new(
                 Reason::Cancelled,
                 "the run did not survive a restart of the daemon, so the call was not executed",
-            ));
+            );
+            let failed = self.calls.workers.runs.get(self.call.run).ok().and_then(|record| record.failed);
+            let origin = failed.map(|failed| failed.origin()).unwrap_or_default();
+            return CallEnd::Refused(Refusal { origin, ..refusal });
         };
         let _busy = run.busy();
         let ticket = Ticket::resumed(&approval, run.scope(), operation);

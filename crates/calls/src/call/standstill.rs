@@ -96,7 +96,7 @@ impl Drop for Standstill {
 async fn release(calls: &Calls, run: RunId, hold: &Hold) {
     // A run that has ended meanwhile has no holds.
     if let Err(refusal) = calls.workers.runs.release(run, hold).await
-        && refusal.reason != Reason::RunNotReady
+        && !matches!(refusal.reason, Reason::RunNotReady | Reason::RunLost)
     {
         tracing::error!(%run, why = refusal.message, "a run is still frozen although its call no longer waits: stop the run");
     }

@@ -38,6 +38,14 @@ impl CommandContext for Surroundings<'_> {
         self.run.disk.ended_since(self.began)
     }
 
+    fn is_disk_of_host(&self) -> bool {
+        self.run.disk.ended_for_disk()
+    }
+
+    fn memory_limit(&self) -> u64 {
+        self.run.spec().limits.memory_bytes
+    }
+
     fn run_ended(&self) -> bool {
         self.run.ended.is_cancelled()
     }

@@ -161,6 +161,7 @@ mod tests {
             reason: "NOT_FOUND".into(),
             message: "no file\x1b[2J `a`".into(),
             details: [("lines".into(), "3, 9".into()), ("b".into(), "x\ny".into())].into(),
+            ..ToolFailure::default()
         };
         let failed = CallResponse { error: Some(error.clone()), ..call(Status::Failed) };
         assert_eq!(exit(&failed), Exit::Failed);

@@ -31,7 +31,7 @@ impl Learn {
     pub(super) async fn run(self, context: &Context) -> Ended {
         let (client, run_id) = context.connect_to(&self.run).await?;
         let live = match of_live_run(&client, run_id.clone()).await {
-            Err(failure) if failure.reason() == "RUN_NOT_READY" => None,
+            Err(failure) if matches!(failure.reason(), "RUN_NOT_READY" | "RUN_LOST") => None,
             live => Some(live?),
         };
         let mut records = Records::default();

@@ -42,7 +42,7 @@ fn render(run: &Run, page: &mut Output) {
     page.facts(&[
         ("run", run.run_id.clone()),
         ("state", run.state().as_str_name().into()),
-        ("failure", run.failure.clone()),
+        ("failure", command_context::failure::of_run(run)),
         ("held by", super::pause::holds(run)),
         ("profile", run.profile.clone()),
         ("agent", run.agent_id.clone()),

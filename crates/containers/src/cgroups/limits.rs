@@ -11,8 +11,10 @@ use crate::ids::ContainerId;
 /// Counts since the container was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimitEvents {
-    /// Processes that the kernel killed because the container was out of memory.
+    /// Processes that the kernel killed for lack of memory, of the container or of the host.
     pub oom_kills: u64,
+    /// Times that the container could not get memory because it had reached its own limit. `None` if this kernel does not count them.
+    pub limit_hits: Option<u64>,
     /// Processes and threads that the kernel refused to make because the container had reached its limit.
     pub forks_refused: u64,
 }
@@ -22,8 +24,15 @@ impl LimitEvents {
     pub fn since(self, before: Self) -> Self {
         Self {
             oom_kills: self.oom_kills.saturating_sub(before.oom_kills),
+            limit_hits: self.limit_hits.zip(before.limit_hits).map(|(now, then)| now.saturating_sub(then)),
             forks_refused: self.forks_refused.saturating_sub(before.forks_refused),
         }
+    }
+
+    /// Returns true if the kernel killed processes, although the container never reached its own limit meanwhile: the host, or a group
+    /// of containers, had no memory left.
+    pub fn is_memory_of_host(self) -> bool {
+        self.oom_kills > 0 && self.limit_hits == Some(0)
     }
 }
 
@@ -31,6 +40,8 @@ impl LimitEvents {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counters {
     memory: Option<Count>,
+    /// Hits of the limit in cgroup v1: of memory, and of memory with swap. The first one is missing in v2, which has them in `memory`.
+    failures: [Option<Count>; 2],
     processes: Option<Count>,
     /// Number of processes and threads, and its limit.
     number: Option<(Count, Count)>,
@@ -48,6 +59,7 @@ impl Counters {
         let of_processes = |name: &'static str| find("pids", name, name);
         Self {
             memory: find("memory", "memory.events", "memory.oom_control"),
+            failures: ["memory.failcnt", "memory.memsw.failcnt"].map(|name| find("memory", name, name)),
             processes: of_processes("pids.events"),
             number: of_processes("pids.current").zip(of_processes("pids.max")),
         }
@@ -58,8 +70,13 @@ impl Counters {
         let count = |file: &Option<Count>, name| {
             file.as_ref().and_then(|file| file.read(|text| value(text, name))).unwrap_or(0)
         };
+        let number = |file: &Option<Count>| file.as_ref()?.read(|text| text.trim().parse::<u64>().ok());
+        let of_v1 =
+            number(&self.failures[0]).map(|hits| hits.saturating_add(number(&self.failures[1]).unwrap_or(0)));
+        let of_v2 = || self.memory.as_ref()?.read(|text| value(text, "oom"));
         LimitEvents {
             oom_kills: count(&self.memory, "oom_kill"),
+            limit_hits: of_v1.or_else(of_v2),
             forks_refused: count(&self.processes, "max"),
         }
     }
@@ -103,9 +120,16 @@ mod tests {
 
     #[test]
     fn limit_events_are_counted_since_the_start() {
-        let before = LimitEvents { oom_kills: 2, forks_refused: 10 };
-        let after = LimitEvents { oom_kills: 3, forks_refused: 10 };
-        assert_eq!(after.since(before), LimitEvents { oom_kills: 1, forks_refused: 0 });
+        let before = LimitEvents { oom_kills: 2, forks_refused: 10, limit_hits: Some(4) };
+        let after = LimitEvents { oom_kills: 3, forks_refused: 10, limit_hits: Some(4) };
+        let since = after.since(before);
+        assert_eq!(since, LimitEvents { oom_kills: 1, forks_refused: 0, limit_hits: Some(0) });
+        assert!(since.is_memory_of_host());
+        let reached = LimitEvents { limit_hits: Some(5), ..after };
+        assert!(!reached.since(before).is_memory_of_host());
+        let unknown = LimitEvents { limit_hits: None, ..after };
+        assert!(!unknown.since(before).is_memory_of_host(), "the kernel does not say");
+        assert!(!before.since(before).is_memory_of_host(), "no process was killed");
         // A container that was made anew counts from the beginning.
         assert_eq!(LimitEvents::default().since(before), LimitEvents::default());
     }
@@ -116,8 +140,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name).join(id.as_str());
         for (name, file, text) in [
-            ("unified", "memory.events", "oom_kill 1\n"),
+            ("unified", "memory.events", "oom 4\noom_kill 1\n"),
             ("memory", "memory.oom_control", "oom_kill 2\n"),
+            ("memory", "memory.failcnt", "5\n"),
+            ("memory", "memory.memsw.failcnt", "6\n"),
             ("pids", "pids.events", "max 3\n"),
             ("pids", "pids.current", "6\n"),
             ("pids", "pids.max", "8\n"),
@@ -134,12 +160,12 @@ mod tests {
         };
         let found = |membership: &str| counters(membership).read();
         let hybrid = "4:memory:/ID\n3:pids:/ID\n0::/\n";
-        assert_eq!(found(hybrid), LimitEvents { oom_kills: 2, forks_refused: 3 });
+        assert_eq!(found(hybrid), LimitEvents { oom_kills: 2, forks_refused: 3, limit_hits: Some(11) });
         assert_eq!([1, 2, 3].map(|more| counters(hybrid).can_start(more)), [true, true, false]);
         assert!(counters("0::/ID\n").can_start(3), "the kernel does not say");
         fs::write(at("pids").join("pids.max"), "max\n").unwrap();
         assert!(counters(hybrid).can_start(3));
-        assert_eq!(found("0::/ID\n"), LimitEvents { oom_kills: 1, forks_refused: 0 });
+        assert_eq!(found("0::/ID\n"), LimitEvents { oom_kills: 1, forks_refused: 0, limit_hits: Some(4) });
         assert_eq!(found("4:memory:/\n0::/\n"), LimitEvents::default());
     }
 }

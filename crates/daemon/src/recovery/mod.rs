@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use audit::{Event, Kind, Outcome, Status};
 use audit_service::AuditLog;
 use identity::{CallId, RunId};
-use operations::{Reason, ToolFailure};
+use operations::{Fault, Reason, ToolFailure};
 use prost::Message as _;
 use refusal::chain;
 use runs::{Directories, TakenOver};
@@ -161,7 +161,8 @@ impl Open {
 ///
 /// It is stored, so that a repeated request is not executed again.
 fn lost(call_id: CallId, run_id: RunId, event: &Event, why: String) -> Option<StoredCall> {
-    let failure = ToolFailure::new(Reason::Cancelled, why).with("interrupted", "true");
+    let failure =
+        ToolFailure::new(Reason::Cancelled, why).with("interrupted", "true").by(Fault::Infrastructure);
     let response = CallResponse {
         call_id: call_id.to_string(),
         status: call_response::Status::Failed.into(),

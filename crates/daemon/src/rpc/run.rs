@@ -17,7 +17,7 @@ use processes::Processes;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use runs::record::{Hold, Record};
-use runs::{Parsed, Runs, hide_secrets, parse_request};
+use runs::{Parsed, Runs, hide_secrets, parse_request, request_key};
 use sha2::{Digest as _, Sha256};
 use timestamp::Timestamp;
 use tokio_stream::wrappers::BroadcastStream;
@@ -83,9 +83,7 @@ impl Service {
         };
         let digest = self.digest(&request);
         hide_secrets(&mut request, self.audit.redactor())?;
-        // Each principal has separate request ids, so none can take another's or find out which exist.
-        let request_id =
-            if request_id.is_empty() { request_id } else { format!("{} {request_id}", principal.name) };
+        let request_id = request_key(&request_id, &principal);
         if let Some(record) = self.made_before(&request_id, &digest, &principal.name).await? {
             return Ok((record, None));
         }
@@ -254,11 +252,11 @@ impl RunService for Service {
         let principal = principal(&request)?;
         let request = request.into_inner();
         let (size, after) = page(request.page_size, &request.page_token)?;
-        let mut records = self.runs.list();
+        check_client_name("request_id", &request.request_id)?;
+        let mut records = self.runs.listed(&request.request_id, &principal).await?;
         records.retain(|record| {
             (request.state == 0 || i32::from(record.state.to_wire()) == request.state)
                 && after.is_none_or(|after| record.id < after)
-                && record.is_seen_by(&principal)
         });
         let mut runs = records.iter().take(size + 1).map(|record| self.shown(record)).collect();
         let more = portion::cut(&mut runs, size);

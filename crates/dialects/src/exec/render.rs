@@ -109,6 +109,7 @@ fn kind(reason: Reason) -> &'static str {
         | Reason::ImageUnusable
         | Reason::Cancelled
         | Reason::RunNotReady
+        | Reason::RunLost
         | Reason::AwaitingApproval
         | Reason::Overloaded
         | Reason::AuditUnavailable

@@ -362,6 +362,7 @@ fn every_reason_has_a_code() {
             "E_TIMED_OUT",
             "E_CANCELLED",
             "E_RUN_NOT_READY",
+            "E_RUN_LOST",
             "E_OVERLOADED",
             "E_DAEMON_STOPPING",
             "E_NODE_DRAINED",

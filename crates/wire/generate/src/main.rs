@@ -24,7 +24,7 @@ const SERVICES: &str = "#[cfg(feature = \"grpc\")]";
 const SERIALIZED: &str = "McpContent";
 
 /// What is not said as it is stored.
-const PLAIN_FIELDS: [(&str, &str); 16] = [
+const PLAIN_FIELDS: [(&str, &str); 17] = [
     // Only transfers have these.
     ("ReadResult.sent_bytes", "skip_serializing_if = \"crate::plain::is_zero\""),
     ("ReadResult.entries", "skip_serializing_if = \"crate::plain::is_zero\""),
@@ -39,6 +39,8 @@ const PLAIN_FIELDS: [(&str, &str); 16] = [
     ("SessionResult.state", "serialize_with = \"crate::plain::session_state\""),
     ("SessionResult.ended_by", "serialize_with = \"crate::plain::ended_by\""),
     ("ExecResult.ended_by", "serialize_with = \"crate::plain::ended_by\""),
+    // For those who count results, and not for models.
+    ("ExecResult.evidence", "skip"),
     ("ExecResult.limits_hit", "serialize_with = \"crate::plain::limits\""),
     ("KillEvidence.method", "serialize_with = \"crate::plain::method\""),
     (

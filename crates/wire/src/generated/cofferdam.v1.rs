@@ -5252,6 +5252,3221 @@ pub mod egress_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// Call a tool of an upstream MCP server. In policy and record the operation is called `mcp.SERVER.TOOL`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct McpRequest {
+    /// The server's name in the policy: 1 to 32 characters of `a-z`, `0-9` and `-`. Required.
+    #[prost(string, tag = "1")]
+    pub server: ::prost::alloc::string::String,
+    /// Name that the server gives the tool: 1 to 128 characters of `A-Z`, `a-z`, `0-9`, `_`, `-` and `.`. Required.
+    #[prost(string, tag = "2")]
+    pub tool: ::prost::alloc::string::String,
+    /// The arguments: one JSON object of at most 256 KiB and 32 levels. Default `{}`.
+    #[prost(string, tag = "3")]
+    pub arguments_json: ::prost::alloc::string::String,
+}
+impl ::prost::Name for McpRequest {
+    const NAME: &'static str = "McpRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.McpRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.McpRequest".into()
+    }
+}
+/// Answer of the tool. The server is not trusted, and all content is its claim. If the tool reports an error, the call
+/// is a failure.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct McpResult {
+    /// As asked.
+    #[prost(string, tag = "1")]
+    pub server: ::prost::alloc::string::String,
+    /// As asked.
+    #[prost(string, tag = "2")]
+    pub tool: ::prost::alloc::string::String,
+    /// Items, until the limit is reached.
+    #[prost(message, repeated, tag = "3")]
+    pub content: ::prost::alloc::vec::Vec<McpContent>,
+    /// Structured content as JSON, if the tool has an output schema. It matches that schema. Empty if there is none.
+    #[prost(string, tag = "4")]
+    #[serde(
+        rename = "structured_content",
+        serialize_with = "crate::plain::json",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub structured_content_json: ::prost::alloc::string::String,
+    /// A part was left out, because the answer is larger than the server's `max_result_bytes`.
+    #[prost(bool, tag = "5")]
+    pub truncated: bool,
+    /// Items that were left out whole.
+    #[prost(uint32, tag = "6")]
+    pub omitted_items: u32,
+    /// Bytes of texts and items that were left out.
+    #[prost(uint64, tag = "7")]
+    pub omitted_bytes: u64,
+    /// Bytes of the whole answer as JSON.
+    #[prost(uint64, tag = "8")]
+    pub total_bytes: u64,
+    /// SHA-256 of the whole answer as JSON, lower-case hex.
+    #[prost(string, tag = "9")]
+    pub sha256: ::prost::alloc::string::String,
+}
+impl ::prost::Name for McpResult {
+    const NAME: &'static str = "McpResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.McpResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.McpResult".into()
+    }
+}
+/// One item of an answer.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct McpContent {
+    /// Type of the item.
+    #[prost(enumeration = "mcp_content::Type", tag = "1")]
+    pub r#type: i32,
+    /// Text or base64, by `type`; empty for RESOURCE_LINK.
+    #[prost(string, tag = "2")]
+    pub data: ::prost::alloc::string::String,
+    /// Media type; may be empty.
+    #[prost(string, tag = "3")]
+    pub mime_type: ::prost::alloc::string::String,
+    /// The server's name for a resource.
+    #[prost(string, tag = "4")]
+    pub uri: ::prost::alloc::string::String,
+    /// Name of a RESOURCE_LINK for people.
+    #[prost(string, tag = "5")]
+    pub name: ::prost::alloc::string::String,
+    /// For a RESOURCE: `data` is base64.
+    #[prost(bool, tag = "6")]
+    pub is_base64: bool,
+}
+/// Nested message and enum types in `McpContent`.
+pub mod mcp_content {
+    /// The kinds of items.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Type {
+        /// Never sent.
+        Unspecified = 0,
+        /// `data` is the text.
+        Text = 1,
+        /// `data` is a picture in base64.
+        Image = 2,
+        /// `data` is a sound in base64.
+        Audio = 3,
+        /// `data` is the content of the server's resource `uri`.
+        Resource = 4,
+        /// A resource of the server by its `uri` alone. The daemon opens none.
+        ResourceLink = 5,
+    }
+    impl Type {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "TYPE_UNSPECIFIED",
+                Self::Text => "TEXT",
+                Self::Image => "IMAGE",
+                Self::Audio => "AUDIO",
+                Self::Resource => "RESOURCE",
+                Self::ResourceLink => "RESOURCE_LINK",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "TYPE_UNSPECIFIED" => Some(Self::Unspecified),
+                "TEXT" => Some(Self::Text),
+                "IMAGE" => Some(Self::Image),
+                "AUDIO" => Some(Self::Audio),
+                "RESOURCE" => Some(Self::Resource),
+                "RESOURCE_LINK" => Some(Self::ResourceLink),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for McpContent {
+    const NAME: &'static str = "McpContent";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.McpContent".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.McpContent".into()
+    }
+}
+/// An upstream server as ListTools found it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct McpServerStatus {
+    /// Its name in the policy.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// The list has those of its tools that the agent may call.
+    #[prost(bool, tag = "2")]
+    pub available: bool,
+    /// Reason why not; empty if available. It contains no address and no secret.
+    #[prost(string, tag = "3")]
+    pub problem: ::prost::alloc::string::String,
+    /// Tools that the agent may call but that are not in the list, with the reason, one a line: malformed, changed since
+    /// they were first listed, or different from the pinned ones.
+    #[prost(string, repeated, tag = "4")]
+    pub withheld: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// For each tool of the server, by the name that the server gives it: SHA-256 of its definition, lower-case hex, as
+    /// for `pins` of the policy.
+    #[prost(btree_map = "string, string", tag = "5")]
+    pub definitions: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+impl ::prost::Name for McpServerStatus {
+    const NAME: &'static str = "McpServerStatus";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.McpServerStatus".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.McpServerStatus".into()
+    }
+}
+/// From the operator.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenTerminalRequest {
+    /// Kind of the event.
+    #[prost(oneof = "open_terminal_request::Event", tags = "1, 2, 3, 4")]
+    pub event: ::core::option::Option<open_terminal_request::Event>,
+}
+/// Nested message and enum types in `OpenTerminalRequest`.
+pub mod open_terminal_request {
+    /// Kind of the event.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Event {
+        /// First, once.
+        #[prost(message, tag = "1")]
+        Start(super::TerminalStart),
+        /// Bytes that were typed, at most 16 KiB.
+        #[prost(bytes, tag = "2")]
+        Input(::prost::alloc::vec::Vec<u8>),
+        /// The operator's window has another size.
+        #[prost(message, tag = "3")]
+        Resize(super::TerminalSize),
+        /// Send a signal to the foreground process group.
+        #[prost(message, tag = "4")]
+        Signal(super::TerminalSignal),
+    }
+}
+impl ::prost::Name for OpenTerminalRequest {
+    const NAME: &'static str = "OpenTerminalRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.OpenTerminalRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.OpenTerminalRequest".into()
+    }
+}
+/// Options of a session.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TerminalStart {
+    /// Required. The run, which must be READY.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The command and its arguments. Default: `bash -l`, or `sh -l` where the image has no bash. With `paused` that shell reads
+    /// no startup file and keeps no history.
+    #[prost(string, repeated, tag = "2")]
+    pub command: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Working directory. Default: `@project`.
+    #[prost(string, tag = "3")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Value of TERM. Default `xterm-256color`; letters, digits, `-`, `+`, `.` only, at most 64 characters.
+    #[prost(string, tag = "4")]
+    pub term: ::prost::alloc::string::String,
+    /// Size at first. Default 24 by 80.
+    #[prost(message, optional, tag = "5")]
+    pub size: ::core::option::Option<TerminalSize>,
+    /// Pause the run, except the terminal, from before the command's start until all its processes have ended. No other
+    /// process of the run can then read the input or write to the terminal. Default: false. Other processes can then do
+    /// both, because they have the command's user. Calls are refused meanwhile as after PauseRun. Fails with
+    /// PRECONDITION_FAILED where PauseRun does, and if a process of the run cannot be frozen. Fails with RUN_NOT_READY
+    /// while another such terminal is open.
+    #[prost(bool, tag = "6")]
+    pub paused: bool,
+}
+impl ::prost::Name for TerminalStart {
+    const NAME: &'static str = "TerminalStart";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.TerminalStart".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.TerminalStart".into()
+    }
+}
+/// A terminal's size in characters, 1 to 10,000 each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TerminalSize {
+    /// Lines.
+    #[prost(uint32, tag = "1")]
+    pub rows: u32,
+    /// Columns.
+    #[prost(uint32, tag = "2")]
+    pub columns: u32,
+}
+impl ::prost::Name for TerminalSize {
+    const NAME: &'static str = "TerminalSize";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.TerminalSize".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.TerminalSize".into()
+    }
+}
+/// A signal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TerminalSignal {
+    /// Signal to send.
+    #[prost(enumeration = "terminal_signal::Kind", tag = "1")]
+    pub kind: i32,
+}
+/// Nested message and enum types in `TerminalSignal`.
+pub mod terminal_signal {
+    /// Signals that an operator may send.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Kind {
+        /// Never sent.
+        Unspecified = 0,
+        /// Hang up.
+        Hup = 1,
+        /// Interrupt, as Ctrl-C does.
+        Int = 2,
+        /// Quit, as Ctrl-\ does.
+        Quit = 3,
+        /// Request to end.
+        Term = 4,
+        /// End.
+        Kill = 5,
+    }
+    impl Kind {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "KIND_UNSPECIFIED",
+                Self::Hup => "HUP",
+                Self::Int => "INT",
+                Self::Quit => "QUIT",
+                Self::Term => "TERM",
+                Self::Kill => "KILL",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "KIND_UNSPECIFIED" => Some(Self::Unspecified),
+                "HUP" => Some(Self::Hup),
+                "INT" => Some(Self::Int),
+                "QUIT" => Some(Self::Quit),
+                "TERM" => Some(Self::Term),
+                "KILL" => Some(Self::Kill),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for TerminalSignal {
+    const NAME: &'static str = "TerminalSignal";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.TerminalSignal".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.TerminalSignal".into()
+    }
+}
+/// To the operator.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenTerminalResponse {
+    /// Kind of the event.
+    #[prost(oneof = "open_terminal_response::Event", tags = "1, 2, 3")]
+    pub event: ::core::option::Option<open_terminal_response::Event>,
+}
+/// Nested message and enum types in `OpenTerminalResponse`.
+pub mod open_terminal_response {
+    /// Kind of the event.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Event {
+        /// The session is open and on record. First, once.
+        #[prost(message, tag = "1")]
+        Opened(super::TerminalOpened),
+        /// Raw output of the terminal.
+        #[prost(bytes, tag = "2")]
+        Output(::prost::alloc::vec::Vec<u8>),
+        /// The session is over. Last, once.
+        #[prost(message, tag = "3")]
+        Closed(super::TerminalClosed),
+    }
+}
+impl ::prost::Name for OpenTerminalResponse {
+    const NAME: &'static str = "OpenTerminalResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.OpenTerminalResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.OpenTerminalResponse".into()
+    }
+}
+/// A session began.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TerminalOpened {
+    /// UUIDv7; names it in the audit log.
+    #[prost(string, tag = "1")]
+    pub session_id: ::prost::alloc::string::String,
+    /// The run is paused for it, as `paused` of the start asked. A daemon that does not know that field leaves this false.
+    #[prost(bool, tag = "2")]
+    pub paused: bool,
+}
+impl ::prost::Name for TerminalOpened {
+    const NAME: &'static str = "TerminalOpened";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.TerminalOpened".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.TerminalOpened".into()
+    }
+}
+/// How a session ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TerminalClosed {
+    /// Reason of the end.
+    #[prost(enumeration = "terminal_closed::Reason", tag = "1")]
+    pub reason: i32,
+    /// Exit code; absent when a signal ended the command.
+    #[prost(int32, optional, tag = "2")]
+    pub exit_code: ::core::option::Option<i32>,
+    /// Signal that ended it.
+    #[prost(int32, optional, tag = "3")]
+    pub signal: ::core::option::Option<i32>,
+}
+/// Nested message and enum types in `TerminalClosed`.
+pub mod terminal_closed {
+    /// Reason why a session ended.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Reason {
+        /// Never sent.
+        Unspecified = 0,
+        /// The command ended by itself.
+        Exited = 1,
+        /// The operator left.
+        Disconnected = 2,
+        /// The run ended.
+        RunEnded = 3,
+        /// The session was idle for too long, or lasted too long.
+        TimedOut = 4,
+        /// It wrote more than the recording can hold.
+        RecordingFull = 5,
+        /// The worker was lost.
+        Lost = 6,
+    }
+    impl Reason {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "REASON_UNSPECIFIED",
+                Self::Exited => "EXITED",
+                Self::Disconnected => "DISCONNECTED",
+                Self::RunEnded => "RUN_ENDED",
+                Self::TimedOut => "TIMED_OUT",
+                Self::RecordingFull => "RECORDING_FULL",
+                Self::Lost => "LOST",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "REASON_UNSPECIFIED" => Some(Self::Unspecified),
+                "EXITED" => Some(Self::Exited),
+                "DISCONNECTED" => Some(Self::Disconnected),
+                "RUN_ENDED" => Some(Self::RunEnded),
+                "TIMED_OUT" => Some(Self::TimedOut),
+                "RECORDING_FULL" => Some(Self::RecordingFull),
+                "LOST" => Some(Self::Lost),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for TerminalClosed {
+    const NAME: &'static str = "TerminalClosed";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.TerminalClosed".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.TerminalClosed".into()
+    }
+}
+/// See TerminalService.ReadRecording.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadRecordingRequest {
+    /// Required. The run, which may have ended.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Required. The session, as the audit log names it.
+    #[prost(string, tag = "2")]
+    pub session_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ReadRecordingRequest {
+    const NAME: &'static str = "ReadRecordingRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ReadRecordingRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ReadRecordingRequest".into()
+    }
+}
+/// One event of a recording.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadRecordingResponse {
+    /// Time since the beginning of the session, microseconds.
+    #[prost(uint64, tag = "1")]
+    pub at_us: u64,
+    /// Kind of the event.
+    #[prost(oneof = "read_recording_response::Event", tags = "2, 3, 4")]
+    pub event: ::core::option::Option<read_recording_response::Event>,
+}
+/// Nested message and enum types in `ReadRecordingResponse`.
+pub mod read_recording_response {
+    /// Kind of the event.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Event {
+        /// The terminal has this size. First, and then at each change.
+        #[prost(message, tag = "2")]
+        Size(super::TerminalSize),
+        /// Text that the terminal showed. Bytes that are no UTF-8 are U+FFFD.
+        #[prost(string, tag = "3")]
+        Output(::prost::alloc::string::String),
+        /// Number of a signal that the operator sent.
+        #[prost(uint32, tag = "4")]
+        Signal(u32),
+    }
+}
+impl ::prost::Name for ReadRecordingResponse {
+    const NAME: &'static str = "ReadRecordingResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ReadRecordingResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ReadRecordingResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod terminal_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Opens terminals in runs. For operators, not for agents: no policy judges the input, so it is recorded in full. The
+    /// audit log has the session's beginning before its first byte, and its end with the digest of the recording.
+    #[derive(Debug, Clone)]
+    pub struct TerminalServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl TerminalServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> TerminalServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> TerminalServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            TerminalServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Runs a command, by default a login shell, on a terminal in the run's container. The first request is `start`; the
+        /// session ends with the command, with the stream, or with the run, and all its processes end with it.
+        pub async fn open_terminal(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::OpenTerminalRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::OpenTerminalResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.TerminalService/OpenTerminal",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.TerminalService", "OpenTerminal"));
+            self.inner.streaming(req, path, codec).await
+        }
+        /// Plays the recording of a session: what its terminal showed, and when. The input is left out, because it has passwords
+        /// that the terminal did not show. Each reading is on record before its first byte. The recording of a session that is
+        /// open ends at the present. Fails with NOT_FOUND if the run has no recording of this session.
+        pub async fn read_recording(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReadRecordingRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ReadRecordingResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.TerminalService/ReadRecording",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.TerminalService", "ReadRecording"),
+                );
+            self.inner.server_streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod terminal_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with TerminalServiceServer.
+    #[async_trait]
+    pub trait TerminalService: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the OpenTerminal method.
+        type OpenTerminalStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::OpenTerminalResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Runs a command, by default a login shell, on a terminal in the run's container. The first request is `start`; the
+        /// session ends with the command, with the stream, or with the run, and all its processes end with it.
+        async fn open_terminal(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::OpenTerminalRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<Self::OpenTerminalStream>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ReadRecording method.
+        type ReadRecordingStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ReadRecordingResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Plays the recording of a session: what its terminal showed, and when. The input is left out, because it has passwords
+        /// that the terminal did not show. Each reading is on record before its first byte. The recording of a session that is
+        /// open ends at the present. Fails with NOT_FOUND if the run has no recording of this session.
+        async fn read_recording(
+            &self,
+            request: tonic::Request<super::ReadRecordingRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ReadRecordingStream>,
+            tonic::Status,
+        >;
+    }
+    /// Opens terminals in runs. For operators, not for agents: no policy judges the input, so it is recorded in full. The
+    /// audit log has the session's beginning before its first byte, and its end with the digest of the recording.
+    #[derive(Debug)]
+    pub struct TerminalServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> TerminalServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for TerminalServiceServer<T>
+    where
+        T: TerminalService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.TerminalService/OpenTerminal" => {
+                    #[allow(non_camel_case_types)]
+                    struct OpenTerminalSvc<T: TerminalService>(pub Arc<T>);
+                    impl<
+                        T: TerminalService,
+                    > tonic::server::StreamingService<super::OpenTerminalRequest>
+                    for OpenTerminalSvc<T> {
+                        type Response = super::OpenTerminalResponse;
+                        type ResponseStream = T::OpenTerminalStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::OpenTerminalRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as TerminalService>::open_terminal(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = OpenTerminalSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.TerminalService/ReadRecording" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReadRecordingSvc<T: TerminalService>(pub Arc<T>);
+                    impl<
+                        T: TerminalService,
+                    > tonic::server::ServerStreamingService<super::ReadRecordingRequest>
+                    for ReadRecordingSvc<T> {
+                        type Response = super::ReadRecordingResponse;
+                        type ResponseStream = T::ReadRecordingStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReadRecordingRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as TerminalService>::read_recording(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReadRecordingSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for TerminalServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.TerminalService";
+    impl<T> tonic::server::NamedService for TerminalServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// One request of an agent. Exactly one field is set.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Operation {
+    /// The operation.
+    #[prost(
+        oneof = "operation::Kind",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
+    )]
+    pub kind: ::core::option::Option<operation::Kind>,
+}
+/// Nested message and enum types in `Operation`.
+pub mod operation {
+    /// The operation.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Kind {
+        /// Read one regular file.
+        #[prost(message, tag = "1")]
+        Read(super::ReadRequest),
+        /// List a directory.
+        #[prost(message, tag = "2")]
+        List(super::ListRequest),
+        /// Find files by name.
+        #[prost(message, tag = "3")]
+        Glob(super::GlobRequest),
+        /// Find text in files.
+        #[prost(message, tag = "4")]
+        Grep(super::GrepRequest),
+        /// Run one command, without a shell.
+        #[prost(message, tag = "5")]
+        Exec(super::ExecRequest),
+        /// Run a shell script.
+        #[prost(message, tag = "6")]
+        Shell(super::ShellRequest),
+        /// Create or overwrite one file, atomically.
+        #[prost(message, tag = "7")]
+        Write(super::WriteRequest),
+        /// Change or create one file, atomically.
+        #[prost(message, tag = "8")]
+        Edit(super::EditRequest),
+        /// Change several files, all or none of them.
+        #[prost(message, tag = "9")]
+        Patch(super::PatchRequest),
+        /// Remove one file or an empty directory: to the run's trash.
+        #[prost(message, tag = "10")]
+        Delete(super::DeleteRequest),
+        /// Inspect the workspace's git repository, or add to it.
+        #[prost(message, tag = "11")]
+        Git(super::GitRequest),
+        /// Call a tool of an upstream MCP server.
+        #[prost(message, tag = "12")]
+        Mcp(super::McpRequest),
+        /// Start a process that stays after the call.
+        #[prost(message, tag = "13")]
+        Process(super::ProcessRequest),
+        /// Give a session a command or input.
+        #[prost(message, tag = "14")]
+        Session(super::SessionRequest),
+        /// Keep the state of the run, or go back to one that is kept.
+        #[prost(message, tag = "15")]
+        Checkpoint(super::CheckpointRequest),
+    }
+}
+impl ::prost::Name for Operation {
+    const NAME: &'static str = "Operation";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Operation".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Operation".into()
+    }
+}
+/// Result of an operation. Exactly one field is set.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Result {
+    /// The result, by the operation that made it.
+    #[prost(
+        oneof = "result::Kind",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
+    )]
+    pub kind: ::core::option::Option<result::Kind>,
+}
+/// Nested message and enum types in `Result`.
+pub mod result {
+    /// The result, by the operation that made it.
+    #[derive(serde::Serialize)]
+    #[serde(untagged)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Kind {
+        /// Result of `read`.
+        #[prost(message, tag = "1")]
+        Read(super::ReadResult),
+        /// Result of `list`.
+        #[prost(message, tag = "2")]
+        List(super::ListResult),
+        /// Result of `glob`.
+        #[prost(message, tag = "3")]
+        Glob(super::GlobResult),
+        /// Result of `grep`.
+        #[prost(message, tag = "4")]
+        Grep(super::GrepResult),
+        /// Result of `exec`.
+        #[prost(message, tag = "5")]
+        Exec(super::ExecResult),
+        /// Result of `shell`.
+        #[prost(message, tag = "6")]
+        Shell(super::ExecResult),
+        /// Result of `write`.
+        #[prost(message, tag = "7")]
+        Write(super::WriteResult),
+        /// Result of `edit`.
+        #[prost(message, tag = "8")]
+        Edit(super::EditResult),
+        /// Result of `patch`.
+        #[prost(message, tag = "9")]
+        Patch(super::PatchResult),
+        /// Result of `delete`.
+        #[prost(message, tag = "10")]
+        Delete(super::DeleteResult),
+        /// Result of `git`.
+        #[prost(message, tag = "11")]
+        Git(super::GitResult),
+        /// Result of a tool of an upstream MCP server.
+        #[prost(message, tag = "12")]
+        Mcp(super::McpResult),
+        /// Result of `process`.
+        #[prost(message, tag = "13")]
+        Process(super::ProcessResult),
+        /// Result of `session`.
+        #[prost(message, tag = "14")]
+        Session(super::SessionResult),
+        /// Result of `checkpoint`.
+        #[prost(message, tag = "15")]
+        Checkpoint(super::CheckpointResult),
+    }
+}
+impl ::prost::Name for Result {
+    const NAME: &'static str = "Result";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Result".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Result".into()
+    }
+}
+/// Failure of a tool that ran. The model should see it and can act on it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ToolFailure {
+    /// One of the stable reasons, such as NOT_FOUND or SANDBOX_VIOLATION.
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
+    /// Message with the attempt, the problem and the next step. It contains no host path and no secret.
+    #[prost(string, tag = "2")]
+    pub message: ::prost::alloc::string::String,
+    /// Details for the next step, such as the line numbers of ambiguous matches.
+    #[prost(btree_map = "string, string", tag = "3")]
+    pub details: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Party whose failure it is.
+    #[prost(enumeration = "Fault", tag = "4")]
+    pub fault: i32,
+    /// True only if nothing was done and nothing can have been done, so that a repetition does it once. Default false.
+    #[prost(bool, tag = "5")]
+    pub retry_safe: bool,
+    /// Facts that show whose failure it is, as the daemon, the engine and the kernel know them. At most 16.
+    #[prost(message, repeated, tag = "6")]
+    pub evidence: ::prost::alloc::vec::Vec<Evidence>,
+}
+impl ::prost::Name for ToolFailure {
+    const NAME: &'static str = "ToolFailure";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ToolFailure".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ToolFailure".into()
+    }
+}
+/// Fact that shows whose failure it is.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Evidence {
+    /// Name of the fact, such as `engine.exit_code`, `engine.oom_killed`, `engine.state`, `cgroup.oom_kills`,
+    /// `cgroup.limit_hits`, `limit.memory_bytes`, `disk.state` or `daemon.event`. More may come.
+    #[prost(string, tag = "1")]
+    pub what: ::prost::alloc::string::String,
+    /// Its value, at most 256 bytes. It contains no host path and no secret.
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Evidence {
+    const NAME: &'static str = "Evidence";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Evidence".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Evidence".into()
+    }
+}
+/// Read one regular file, whole or in part. A request selects either lines or bytes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadRequest {
+    /// `@project/a.rs`, `a.rs` (relative to @project) or `/workspace/a.rs`.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// First line, 1-based, inclusive. Default: the first.
+    #[prost(uint64, optional, tag = "2")]
+    pub start_line: ::core::option::Option<u64>,
+    /// Last line, 1-based, inclusive. Default: the last.
+    #[prost(uint64, optional, tag = "3")]
+    pub end_line: ::core::option::Option<u64>,
+    /// First byte, 0-based.
+    #[prost(uint64, optional, tag = "4")]
+    pub offset: ::core::option::Option<u64>,
+    /// Number of bytes from `offset`.
+    #[prost(uint64, optional, tag = "5")]
+    pub limit: ::core::option::Option<u64>,
+    /// Default: UTF-8 text.
+    #[prost(enumeration = "ContentEncoding", tag = "6")]
+    pub encoding: i32,
+    /// Set by `FileService` for its downloads: the content from `offset` on goes to the downloading client, and the result
+    /// has none of it. Default: an ordinary read.
+    #[prost(enumeration = "Transfer", tag = "7")]
+    pub transfer: i32,
+}
+impl ::prost::Name for ReadRequest {
+    const NAME: &'static str = "ReadRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ReadRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ReadRequest".into()
+    }
+}
+/// A file, or the asked part of it.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadResult {
+    /// Path in alias form, such as `@project/a.rs`.
+    #[prost(string, tag = "9")]
+    pub path: ::prost::alloc::string::String,
+    /// The content; the beginning of it when `truncated`; empty when `binary` and text was asked for.
+    #[prost(string, tag = "1")]
+    pub content: ::prost::alloc::string::String,
+    /// Encoding of `content`.
+    #[prost(enumeration = "ContentEncoding", tag = "8")]
+    #[serde(serialize_with = "crate::plain::encoding")]
+    pub encoding: i32,
+    /// Size of the whole file, in bytes.
+    #[prost(uint64, tag = "2")]
+    pub size_bytes: u64,
+    /// SHA-256 of the whole file, lower-case hex.
+    #[prost(string, tag = "3")]
+    pub sha256: ::prost::alloc::string::String,
+    /// Number of lines in the whole file; a last line without newline counts.
+    #[prost(uint64, tag = "4")]
+    pub total_lines: u64,
+    /// First line in `content`, 1-based; 0 when bytes were asked for or the content is empty.
+    #[prost(uint64, tag = "10")]
+    pub start_line: u64,
+    /// Last line in `content`, 1-based, inclusive; 0 when bytes were asked for or the content is empty.
+    #[prost(uint64, tag = "11")]
+    pub end_line: u64,
+    /// The content is only a part of the request: `hint` says how to continue.
+    #[prost(bool, tag = "5")]
+    pub truncated: bool,
+    /// The file is not UTF-8 text.
+    #[prost(bool, tag = "7")]
+    pub binary: bool,
+    /// Next request to make when `truncated` or `binary`.
+    #[prost(string, tag = "6")]
+    pub hint: ::prost::alloc::string::String,
+    /// For a download: bytes that were sent; for an archive those of the archive.
+    #[prost(uint64, tag = "12")]
+    #[serde(skip_serializing_if = "crate::plain::is_zero")]
+    pub sent_bytes: u64,
+    /// For a download of a directory: number of files, directories and links in it.
+    #[prost(uint64, tag = "13")]
+    #[serde(skip_serializing_if = "crate::plain::is_zero")]
+    pub entries: u64,
+    /// For a download of a directory: number of entries that may not be read, are no files, or are links that leave the
+    /// directory.
+    #[prost(uint64, tag = "14")]
+    #[serde(skip_serializing_if = "crate::plain::is_zero")]
+    pub left_out: u64,
+}
+impl ::prost::Name for ReadResult {
+    const NAME: &'static str = "ReadResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ReadResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ReadResult".into()
+    }
+}
+/// List the entries of a directory.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListRequest {
+    /// The directory. Default: `@project`.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Number of levels to descend, 1 to 16. Default 1: direct children.
+    #[prost(uint32, optional, tag = "2")]
+    pub depth: ::core::option::Option<u32>,
+    /// Include names that begin with a dot.
+    #[prost(bool, tag = "3")]
+    pub include_hidden: bool,
+    /// Include symbolic links (shown, never followed).
+    #[prost(bool, tag = "4")]
+    pub include_symlinks: bool,
+    /// At most so many entries, 1 to 10,000. Default 200.
+    #[prost(uint32, optional, tag = "5")]
+    pub max_entries: ::core::option::Option<u32>,
+}
+impl ::prost::Name for ListRequest {
+    const NAME: &'static str = "ListRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListRequest".into()
+    }
+}
+/// An entry of a directory.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Entry {
+    /// Path in alias form.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Last component of the path. Bytes that are not UTF-8 appear as U+FFFD.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// Kind of the entry.
+    #[prost(enumeration = "entry::Type", tag = "3")]
+    #[serde(serialize_with = "crate::plain::entry_type")]
+    pub r#type: i32,
+    /// Size in bytes; 0 for anything but files.
+    #[prost(uint64, tag = "4")]
+    pub size_bytes: u64,
+    /// Modification time, seconds since 1970-01-01 UTC.
+    #[prost(int64, tag = "5")]
+    pub modified_unix_seconds: i64,
+}
+/// Nested message and enum types in `Entry`.
+pub mod entry {
+    /// Kinds of file.
+    #[derive(serde::Serialize)]
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Type {
+        /// Not known.
+        Unspecified = 0,
+        /// A regular file.
+        File = 1,
+        /// A directory.
+        Directory = 2,
+        /// A symbolic link.
+        Symlink = 3,
+        /// A FIFO, socket or device.
+        Other = 4,
+    }
+    impl Type {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "TYPE_UNSPECIFIED",
+                Self::File => "FILE",
+                Self::Directory => "DIRECTORY",
+                Self::Symlink => "SYMLINK",
+                Self::Other => "OTHER",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "TYPE_UNSPECIFIED" => Some(Self::Unspecified),
+                "FILE" => Some(Self::File),
+                "DIRECTORY" => Some(Self::Directory),
+                "SYMLINK" => Some(Self::Symlink),
+                "OTHER" => Some(Self::Other),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for Entry {
+    const NAME: &'static str = "Entry";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Entry".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Entry".into()
+    }
+}
+/// The entries, sorted by path, byte by byte.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListResult {
+    /// Path of the directory in alias form.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// The entries.
+    #[prost(message, repeated, tag = "2")]
+    pub entries: ::prost::alloc::vec::Vec<Entry>,
+    /// There are more entries than were returned.
+    #[prost(bool, tag = "3")]
+    pub truncated: bool,
+    /// Number of entries without skipped ones; a lower bound when `truncated`.
+    #[prost(uint64, tag = "5")]
+    pub total_entries: u64,
+    /// Next step when `truncated`; a summary of `left_out` when there is no entry.
+    #[prost(string, tag = "4")]
+    pub hint: ::prost::alloc::string::String,
+    /// Counts of what the list left out. Absent: nothing was left out.
+    #[prost(message, optional, tag = "6")]
+    pub left_out: ::core::option::Option<LeftOut>,
+}
+impl ::prost::Name for ListResult {
+    const NAME: &'static str = "ListResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListResult".into()
+    }
+}
+/// Find files by name.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GlobRequest {
+    /// Directory to search in. Default: `@project`.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// `*`, `**`, `?`, `{a,b}`, `\[…\]`, matched against the path relative to `path`; case counts. A pattern without a slash
+    /// matches names at any depth. A pattern that begins with `@project/`, `/workspace/` or another mount's root matches
+    /// paths from there. The directories that it names in full before its first `*` are searched even if they are hidden,
+    /// ignored or links.
+    #[prost(string, tag = "2")]
+    pub pattern: ::prost::alloc::string::String,
+    /// Include hidden files, and files that ignore files exclude.
+    #[prost(bool, tag = "3")]
+    pub include_ignored: bool,
+    /// At most so many results, 1 to 10,000. Default 200.
+    #[prost(uint32, optional, tag = "4")]
+    pub max_results: ::core::option::Option<u32>,
+}
+impl ::prost::Name for GlobRequest {
+    const NAME: &'static str = "GlobRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GlobRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GlobRequest".into()
+    }
+}
+/// Paths that matched, sorted.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GlobResult {
+    /// In alias form.
+    #[prost(string, repeated, tag = "1")]
+    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// There are more, or the walk reached its bound.
+    #[prost(bool, tag = "2")]
+    pub truncated: bool,
+    /// Next step when `truncated`; a summary of `left_out` when nothing matched.
+    #[prost(string, tag = "3")]
+    pub hint: ::prost::alloc::string::String,
+    /// Counts of what the search left out. Absent: nothing was left out.
+    #[prost(message, optional, tag = "4")]
+    pub left_out: ::core::option::Option<LeftOut>,
+}
+impl ::prost::Name for GlobResult {
+    const NAME: &'static str = "GlobResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GlobResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GlobResult".into()
+    }
+}
+/// Numbers of files and directories that a search or a list left out, so that an empty answer is not taken for a
+/// complete one. Entries below a directory that was left out are not counted. When `max_matches` or `max_results` was
+/// reached, the numbers cover only the searched part.
+#[derive(serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeftOut {
+    /// Excluded by an ignore file, or named `node_modules` (`grep` alone).
+    #[prost(uint64, tag = "1")]
+    pub ignored: u64,
+    /// Names that begin with a dot, except `.git`.
+    #[prost(uint64, tag = "2")]
+    pub hidden: u64,
+    /// Symbolic links, which are not followed.
+    #[prost(uint64, tag = "3")]
+    pub links: u64,
+    /// FIFOs, sockets and devices.
+    #[prost(uint64, tag = "4")]
+    pub special: u64,
+    /// Files with NUL bytes.
+    #[prost(uint64, tag = "5")]
+    pub binary: u64,
+    /// Could not be opened or read.
+    #[prost(uint64, tag = "6")]
+    pub unreadable: u64,
+    /// Files that were searched in part: a line is too long, or they could not be read to their end.
+    #[prost(uint64, tag = "7")]
+    pub unfinished: u64,
+    /// Withheld from this call by the profile's rules for paths.
+    #[prost(uint64, tag = "8")]
+    pub withheld: u64,
+}
+impl ::prost::Name for LeftOut {
+    const NAME: &'static str = "LeftOut";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.LeftOut".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.LeftOut".into()
+    }
+}
+/// Find text in files below a directory, or in one file.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GrepRequest {
+    /// Directory or file. Default: `@project`.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Literal text; a regular expression when `regex` is set or when written `/…/` or `/…/i`. With `regex`, slashes are part of it.
+    #[prost(string, tag = "2")]
+    pub pattern: ::prost::alloc::string::String,
+    /// `pattern` is a regular expression (Rust regex syntax: linear time, no look-around).
+    #[prost(bool, tag = "3")]
+    pub regex: bool,
+    /// Ignore case.
+    #[prost(bool, tag = "4")]
+    pub case_insensitive: bool,
+    /// Lines of context before a match, 0 to 20. Default 1.
+    #[prost(uint32, optional, tag = "5")]
+    pub before: ::core::option::Option<u32>,
+    /// Lines of context after a match, 0 to 20. Default 1.
+    #[prost(uint32, optional, tag = "6")]
+    pub after: ::core::option::Option<u32>,
+    /// Only files whose path matches this pattern, as in `GlobRequest`.
+    #[prost(string, tag = "7")]
+    pub glob: ::prost::alloc::string::String,
+    /// At most so many matches, 1 to 1,000. Default 50.
+    #[prost(uint32, optional, tag = "8")]
+    pub max_matches: ::core::option::Option<u32>,
+    /// Also search hidden files, `node_modules` and files that ignore files exclude. `.git` is searched only as the
+    /// `path`.
+    #[prost(bool, tag = "9")]
+    pub include_ignored: bool,
+    /// Return only the first match of each file. `max_matches` then counts files. Default: all matches.
+    #[prost(bool, tag = "10")]
+    pub one_per_file: bool,
+}
+impl ::prost::Name for GrepRequest {
+    const NAME: &'static str = "GrepRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GrepRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GrepRequest".into()
+    }
+}
+/// One matching line.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GrepMatch {
+    /// Path in alias form.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Line number, 1-based.
+    #[prost(uint64, tag = "2")]
+    pub line: u64,
+    /// The line without its newline, clipped at 400 characters.
+    #[prost(string, tag = "3")]
+    pub text: ::prost::alloc::string::String,
+    /// Lines before it, oldest first.
+    #[prost(string, repeated, tag = "4")]
+    pub before: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Lines after it.
+    #[prost(string, repeated, tag = "5")]
+    pub after: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for GrepMatch {
+    const NAME: &'static str = "GrepMatch";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GrepMatch".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GrepMatch".into()
+    }
+}
+/// Matches, by path and line.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GrepResult {
+    /// The matches.
+    #[prost(message, repeated, tag = "1")]
+    pub matches: ::prost::alloc::vec::Vec<GrepMatch>,
+    /// The search stopped early.
+    #[prost(bool, tag = "2")]
+    pub truncated: bool,
+    /// Next step when `truncated`.
+    #[prost(string, tag = "3")]
+    pub hint: ::prost::alloc::string::String,
+    /// Number of files that were searched.
+    #[prost(uint64, tag = "4")]
+    pub files_searched: u64,
+    /// Files with at least one match among `matches`.
+    #[prost(uint64, tag = "5")]
+    pub files_matched: u64,
+    /// Files left out because they are binary or could not be read.
+    #[prost(uint64, tag = "6")]
+    pub files_skipped: u64,
+    /// Counts of what the search left out. Absent: nothing was left out.
+    #[prost(message, optional, tag = "7")]
+    pub left_out: ::core::option::Option<LeftOut>,
+}
+impl ::prost::Name for GrepResult {
+    const NAME: &'static str = "GrepResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GrepResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GrepResult".into()
+    }
+}
+/// Run one command: argv, never a shell string. All processes that it started end with it, unless the profile keeps them
+/// (`exec.background: keep`). Start a program that should stay with `process`.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExecRequest {
+    /// Program: a name to be looked up in PATH, or a path: absolute, relative to `cwd`, or in alias form. Policy judges the whole
+    /// path. Text without `#!` is run by `sh`. A program that cannot be run fails with `exit_code` in the details: 127 where it, or
+    /// its interpreter, does not exist, and 126 otherwise.
+    #[prost(string, tag = "1")]
+    pub command: ::prost::alloc::string::String,
+    /// Its arguments.
+    #[prost(string, repeated, tag = "2")]
+    pub args: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Working directory. Default: `@project`.
+    #[prost(string, tag = "3")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Environment, beside the run's own; only names that the profile allows.
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Bytes for its standard input. Default: none, end of file at once.
+    #[prost(bytes = "vec", tag = "5")]
+    pub stdin: ::prost::alloc::vec::Vec<u8>,
+    /// Milliseconds until the command and all processes that it started are ended. Default: the profile's
+    /// `exec.default_timeout_s`. At most its `exec.max_timeout_s`.
+    #[prost(uint64, optional, tag = "6")]
+    pub timeout_ms: ::core::option::Option<u64>,
+    /// Refuse the command (`COMMAND_NOT_ALLOWED`, `SANDBOX_VIOLATION`) unless it is known only to read inside the mounts:
+    /// `cat`, `head`, `tail`, `find` and `wc` with harmless arguments. In every profile. Default: false.
+    #[prost(bool, tag = "7")]
+    pub only_reads: bool,
+    /// A file whose content is the standard input, of any size, in place of `stdin`. Only in profiles that judge no command.
+    #[prost(string, tag = "8")]
+    pub stdin_file: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ExecRequest {
+    const NAME: &'static str = "ExecRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExecRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExecRequest".into()
+    }
+}
+/// Run a shell script: `bash -lc SCRIPT`, or `sh -lc SCRIPT` where the image has no bash.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ShellRequest {
+    /// The script, at most 64 KiB; in profiles with more `max_argv_bytes` than usual, one byte less than 128 KiB.
+    #[prost(string, tag = "1")]
+    pub script: ::prost::alloc::string::String,
+    /// Working directory. Default: `@project`.
+    #[prost(string, tag = "2")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Environment, beside the run's own; only names that the profile allows.
+    #[prost(btree_map = "string, string", tag = "3")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Bytes for its standard input. Default: none, end of file at once.
+    #[prost(bytes = "vec", tag = "4")]
+    pub stdin: ::prost::alloc::vec::Vec<u8>,
+    /// Milliseconds until the script and all processes that it started are ended. Default: the profile's
+    /// `exec.default_timeout_s`. At most its `exec.max_timeout_s`.
+    #[prost(uint64, optional, tag = "5")]
+    pub timeout_ms: ::core::option::Option<u64>,
+    /// A file whose content is the standard input, of any size, in place of `stdin`. Only in profiles that judge no command.
+    #[prost(string, tag = "6")]
+    pub stdin_file: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ShellRequest {
+    const NAME: &'static str = "ShellRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ShellRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ShellRequest".into()
+    }
+}
+/// Start a process that stays: until its first program ends, it is killed, its timeout passes or its run ends.
+/// `ProcessService` exchanges input and output with it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ProcessRequest {
+    /// Program, as in `exec`. Exactly one of `command` and `script` is set.
+    #[prost(string, tag = "1")]
+    pub command: ::prost::alloc::string::String,
+    /// Its arguments.
+    #[prost(string, repeated, tag = "2")]
+    pub args: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// A shell script, as in `shell`.
+    #[prost(string, tag = "3")]
+    pub script: ::prost::alloc::string::String,
+    /// Working directory. Default: `@project`.
+    #[prost(string, tag = "4")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Environment, beside the run's own; only names that the profile allows.
+    #[prost(btree_map = "string, string", tag = "5")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Keep its standard input open, for `WriteStdin`. Default: end of file at once.
+    #[prost(bool, tag = "6")]
+    pub stdin: bool,
+    /// Give it a terminal of this size instead of pipes. Its standard input is open then. Default: pipes.
+    #[prost(message, optional, tag = "7")]
+    pub terminal: ::core::option::Option<TerminalSize>,
+    /// Tag that the client chooses, to find the process by: at most 64 of `A-Z a-z 0-9 . _ -`. Default: none.
+    #[prost(string, tag = "8")]
+    pub tag: ::prost::alloc::string::String,
+    /// Milliseconds until it and all processes that it started are ended, at most a day. Default: none, so that it ends
+    /// with its run.
+    #[prost(uint64, optional, tag = "9")]
+    pub timeout_ms: ::core::option::Option<u64>,
+    /// Make it a session: a shell on a terminal, bash where the image has it and `sh` elsewhere, which gets its commands by the
+    /// operation `session`. Neither `command` nor `script` is set then. The terminal has 24 rows and 80 columns unless
+    /// `terminal` says otherwise; it does not echo, and it leaves newlines as they are.
+    #[prost(bool, tag = "10")]
+    pub session: bool,
+}
+impl ::prost::Name for ProcessRequest {
+    const NAME: &'static str = "ProcessRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ProcessRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ProcessRequest".into()
+    }
+}
+/// A process that was started.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProcessResult {
+    /// Its id, which is the call's as well.
+    #[prost(string, tag = "1")]
+    pub process_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ProcessResult {
+    const NAME: &'static str = "ProcessResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ProcessResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ProcessResult".into()
+    }
+}
+/// Give a session a command or input, or continue to wait for its running command. The answer comes when the command is
+/// over, when its output matches, or when the time is over. In the last two cases the command runs on, and the client
+/// can ask again.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionRequest {
+    /// The session. Required.
+    #[prost(string, tag = "1")]
+    pub session_id: ::prost::alloc::string::String,
+    /// Shell code, as in `shell`: any number of lines, at most 64 KiB. It runs in the session's shell itself, so its
+    /// directory, variables, functions and jobs last. Refused while another command runs.
+    #[prost(string, tag = "2")]
+    pub command: ::prost::alloc::string::String,
+    /// Input for the running program, at most 64 KiB. With neither `command` nor `input` the request only waits.
+    #[prost(string, tag = "3")]
+    pub input: ::prost::alloc::string::String,
+    /// Regular expressions, without look-around and back references, over bytes: the answer comes when the output matches
+    /// one of them. At most 16, each at most 1 KiB.
+    #[prost(string, repeated, tag = "4")]
+    pub expect: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Milliseconds after which the answer comes in any case. Default: the profile's, as for `exec`.
+    #[prost(uint64, optional, tag = "5")]
+    pub timeout_ms: ::core::option::Option<u64>,
+}
+impl ::prost::Name for SessionRequest {
+    const NAME: &'static str = "SessionRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SessionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SessionRequest".into()
+    }
+}
+/// Output of a session, and the state of its command.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionResult {
+    /// Reason for the answer.
+    #[prost(enumeration = "session_result::State", tag = "1")]
+    #[serde(serialize_with = "crate::plain::session_state")]
+    pub state: i32,
+    /// Output since the last answer, or since the command began; with a match, the output before it. Both streams, UTF-8
+    /// with replacement characters; head and tail if it is too long.
+    #[prost(string, tag = "2")]
+    pub output: ::prost::alloc::string::String,
+    /// Number of bytes of that output.
+    #[prost(uint64, tag = "3")]
+    pub output_bytes: u64,
+    /// Number of these bytes that are left out. The process's output has them.
+    #[prost(uint64, tag = "4")]
+    pub omitted_bytes: u64,
+    /// Position of the first of them in the process's standard output.
+    #[prost(uint64, tag = "5")]
+    pub output_offset: u64,
+    /// Exit code of the command, or of the shell if the session has ended. Absent while the command runs, and where it is not
+    /// known, because the daemon was restarted meanwhile.
+    #[prost(int32, optional, tag = "6")]
+    pub exit_code: ::core::option::Option<i32>,
+    /// Index in `expect` of the expression that matches, from 0. Only with MATCHED.
+    #[prost(uint32, optional, tag = "7")]
+    pub matched: ::core::option::Option<u32>,
+    /// The text that matches. The next answer begins after it.
+    #[prost(string, tag = "8")]
+    pub matched_text: ::prost::alloc::string::String,
+    /// Cause of an early end: with DONE a limit of memory or of a file's size; with ENDED the cause of the shell's end, as in
+    /// `Process.ended_by`. After each of them the call has failed, whatever the exit code is.
+    #[prost(enumeration = "exec_result::EndedBy", tag = "9")]
+    #[serde(serialize_with = "crate::plain::ended_by")]
+    pub ended_by: i32,
+}
+/// Nested message and enum types in `SessionResult`.
+pub mod session_result {
+    /// Reason for the answer.
+    #[derive(serde::Serialize)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Never sent.
+        Unspecified = 0,
+        /// The command is over, and the session takes the next command.
+        Done = 1,
+        /// The output matches `expect`. The command still runs.
+        Matched = 2,
+        /// The time was over. The command still runs: wait again, send input, or interrupt it.
+        Running = 3,
+        /// The shell has ended, and the session with it.
+        Ended = 4,
+        /// The shell reads lines but does not report the end of a command, because code that ran in it has broken it. Close
+        /// the session.
+        Unanswered = 5,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Done => "DONE",
+                Self::Matched => "MATCHED",
+                Self::Running => "RUNNING",
+                Self::Ended => "ENDED",
+                Self::Unanswered => "UNANSWERED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "DONE" => Some(Self::Done),
+                "MATCHED" => Some(Self::Matched),
+                "RUNNING" => Some(Self::Running),
+                "ENDED" => Some(Self::Ended),
+                "UNANSWERED" => Some(Self::Unanswered),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for SessionResult {
+    const NAME: &'static str = "SessionResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SessionResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SessionResult".into()
+    }
+}
+/// End and output of a command. Also set on failure.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExecResult {
+    /// Standard output as UTF-8 with replacement characters; head and tail when it was too long.
+    #[prost(string, tag = "1")]
+    pub stdout: ::prost::alloc::string::String,
+    /// Standard error, likewise.
+    #[prost(string, tag = "2")]
+    pub stderr: ::prost::alloc::string::String,
+    /// Exit code; 128 and the number of the signal where one ended it. Absent only if the call failed: its time was over,
+    /// or the end is not known.
+    #[prost(int32, optional, tag = "3")]
+    pub exit_code: ::core::option::Option<i32>,
+    /// Signal that ended it.
+    #[prost(int32, optional, tag = "4")]
+    pub signal: ::core::option::Option<i32>,
+    /// The timeout ended it.
+    #[prost(bool, tag = "5")]
+    pub timed_out: bool,
+    /// Bytes that it wrote to standard output.
+    #[prost(uint64, tag = "6")]
+    pub stdout_bytes: u64,
+    /// Bytes that it wrote to standard error.
+    #[prost(uint64, tag = "7")]
+    pub stderr_bytes: u64,
+    /// Bytes left out of `stdout` above.
+    #[prost(uint64, tag = "8")]
+    pub stdout_omitted_bytes: u64,
+    /// Bytes left out of `stderr` above.
+    #[prost(uint64, tag = "9")]
+    pub stderr_omitted_bytes: u64,
+    /// User and system CPU time, microseconds. Its cgroup counts all processes that it started, also orphans and killed
+    /// ones. Without a cgroup: the time of the command and of the children that it waited for.
+    #[prost(uint64, tag = "10")]
+    pub cpu_time_us: u64,
+    /// Peak resident memory of its largest process, bytes. Counted are the command itself, the children that it waited
+    /// for, and the processes that were left at its end. Not a sum.
+    #[prost(uint64, tag = "11")]
+    pub peak_memory_bytes: u64,
+    /// Wall-clock time, microseconds.
+    #[prost(uint64, tag = "12")]
+    pub wall_time_us: u64,
+    /// Evidence about the end of the command and of the processes that it started.
+    #[prost(message, optional, tag = "13")]
+    pub kill: ::core::option::Option<KillEvidence>,
+    /// Cause of an early end. After each of them the call has failed, whatever the exit code is.
+    #[prost(enumeration = "exec_result::EndedBy", tag = "14")]
+    #[serde(serialize_with = "crate::plain::ended_by")]
+    pub ended_by: i32,
+    /// Limits of the run that were reached while it ran, even if they did not end it. They apply to all commands of the run
+    /// together, so another command at the same time may have reached them.
+    #[prost(enumeration = "exec_result::Limit", repeated, tag = "15")]
+    #[serde(serialize_with = "crate::plain::limits")]
+    pub limits_hit: ::prost::alloc::vec::Vec<i32>,
+    /// Explanation of the end or the limits, and the next step; empty if there is none.
+    #[prost(string, tag = "16")]
+    pub hint: ::prost::alloc::string::String,
+    /// Facts that show whose failure an early end is. At most 16.
+    #[prost(message, repeated, tag = "17")]
+    #[serde(skip)]
+    pub evidence: ::prost::alloc::vec::Vec<Evidence>,
+}
+/// Nested message and enum types in `ExecResult`.
+pub mod exec_result {
+    /// Causes of an early end, of a command, of a process and of a session's shell.
+    #[derive(serde::Serialize)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum EndedBy {
+        /// It ended by itself, or the cause is not known.
+        Unspecified = 0,
+        /// Its timeout, or the call's.
+        Timeout = 1,
+        /// A cancellation of the call.
+        Cancelled = 2,
+        /// It wrote more than a command may. Never of a process.
+        OutputLimit = 3,
+        /// The kernel killed it because the run had no memory left.
+        MemoryLimit = 4,
+        /// The kernel ended it because it wrote a larger file than the run may have.
+        FileSizeLimit = 5,
+        /// Its run had used up its quota of the daemon's disk, and all commands of the run were killed.
+        DiskQuota = 6,
+        /// Its run ended.
+        RunEnded = 7,
+        /// A client killed it. Only of a process.
+        Killed = 8,
+        /// It was lost, with what keeps it in the container or with the daemon. Only of a process.
+        Interrupted = 9,
+        /// The kernel killed it because the host had no memory left, although the run had not reached its own limit.
+        HostMemory = 10,
+        /// The commands of its run were killed because the daemon's disk was full, although the run was within its quota.
+        HostDisk = 11,
+    }
+    impl EndedBy {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "ENDED_BY_UNSPECIFIED",
+                Self::Timeout => "TIMEOUT",
+                Self::Cancelled => "CANCELLED",
+                Self::OutputLimit => "OUTPUT_LIMIT",
+                Self::MemoryLimit => "MEMORY_LIMIT",
+                Self::FileSizeLimit => "FILE_SIZE_LIMIT",
+                Self::DiskQuota => "DISK_QUOTA",
+                Self::RunEnded => "RUN_ENDED",
+                Self::Killed => "KILLED",
+                Self::Interrupted => "INTERRUPTED",
+                Self::HostMemory => "HOST_MEMORY",
+                Self::HostDisk => "HOST_DISK",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "ENDED_BY_UNSPECIFIED" => Some(Self::Unspecified),
+                "TIMEOUT" => Some(Self::Timeout),
+                "CANCELLED" => Some(Self::Cancelled),
+                "OUTPUT_LIMIT" => Some(Self::OutputLimit),
+                "MEMORY_LIMIT" => Some(Self::MemoryLimit),
+                "FILE_SIZE_LIMIT" => Some(Self::FileSizeLimit),
+                "DISK_QUOTA" => Some(Self::DiskQuota),
+                "RUN_ENDED" => Some(Self::RunEnded),
+                "KILLED" => Some(Self::Killed),
+                "INTERRUPTED" => Some(Self::Interrupted),
+                "HOST_MEMORY" => Some(Self::HostMemory),
+                "HOST_DISK" => Some(Self::HostDisk),
+                _ => None,
+            }
+        }
+    }
+    /// Limits of a run.
+    #[derive(serde::Serialize)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Limit {
+        /// Never sent.
+        Unspecified = 0,
+        /// Memory: the kernel killed one of the run's processes.
+        Memory = 1,
+        /// Processes and threads: the kernel refused to make one more.
+        Processes = 2,
+        /// Bytes that a command may write to its two streams.
+        Output = 3,
+        /// Size of a file.
+        FileSize = 4,
+        /// `/tmp` is full.
+        TmpSpace = 5,
+        /// `/dev/shm` is full.
+        ShmSpace = 6,
+        /// The file system of `@project` is full.
+        ProjectSpace = 7,
+        /// The file system of `@state` is full.
+        StateSpace = 8,
+        /// The run's quota of the daemon's disk.
+        Disk = 9,
+    }
+    impl Limit {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "LIMIT_UNSPECIFIED",
+                Self::Memory => "MEMORY",
+                Self::Processes => "PROCESSES",
+                Self::Output => "OUTPUT",
+                Self::FileSize => "FILE_SIZE",
+                Self::TmpSpace => "TMP_SPACE",
+                Self::ShmSpace => "SHM_SPACE",
+                Self::ProjectSpace => "PROJECT_SPACE",
+                Self::StateSpace => "STATE_SPACE",
+                Self::Disk => "DISK",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "LIMIT_UNSPECIFIED" => Some(Self::Unspecified),
+                "MEMORY" => Some(Self::Memory),
+                "PROCESSES" => Some(Self::Processes),
+                "OUTPUT" => Some(Self::Output),
+                "FILE_SIZE" => Some(Self::FileSize),
+                "TMP_SPACE" => Some(Self::TmpSpace),
+                "SHM_SPACE" => Some(Self::ShmSpace),
+                "PROJECT_SPACE" => Some(Self::ProjectSpace),
+                "STATE_SPACE" => Some(Self::StateSpace),
+                "DISK" => Some(Self::Disk),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for ExecResult {
+    const NAME: &'static str = "ExecResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExecResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExecResult".into()
+    }
+}
+/// Proof that no process of a command is left.
+#[derive(serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KillEvidence {
+    /// Processes that had to be ended after the command itself was over.
+    #[prost(uint32, tag = "1")]
+    pub ended: u32,
+    /// Processes left at the last scan; 0 is the proof.
+    #[prost(uint32, tag = "2")]
+    pub left: u32,
+    /// How they were ended.
+    #[prost(enumeration = "kill_evidence::Method", tag = "3")]
+    #[serde(serialize_with = "crate::plain::method")]
+    pub method: i32,
+    /// Time from the first signal to the last scan, microseconds. It includes the time that a command gets to end by
+    /// itself after SIGTERM. 0 if no process had to be ended.
+    #[prost(uint64, tag = "4")]
+    pub took_us: u64,
+    /// Processes that go on running after the command, because the profile keeps them (`exec.background: keep`). They are listed
+    /// by `ProcessService.ListProcesses` under the id of the call.
+    #[prost(uint32, tag = "5")]
+    pub running: u32,
+}
+/// Nested message and enum types in `KillEvidence`.
+pub mod kill_evidence {
+    /// How processes are ended.
+    #[derive(serde::Serialize)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Method {
+        /// Not known.
+        Unspecified = 0,
+        /// There was none to end.
+        NoneNeeded = 1,
+        /// By `cgroup.kill` of cgroup v2.
+        CgroupV2Kill = 2,
+        /// By signals to the processes of a frozen cgroup of version 1.
+        CgroupV1Freezer = 3,
+        /// By signals to all descendants that `/proc` shows: there is no cgroup.
+        Descendants = 4,
+        /// The cgroup could not be emptied, and what is left in it is not known for sure.
+        Failed = 5,
+    }
+    impl Method {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "METHOD_UNSPECIFIED",
+                Self::NoneNeeded => "NONE_NEEDED",
+                Self::CgroupV2Kill => "CGROUP_V2_KILL",
+                Self::CgroupV1Freezer => "CGROUP_V1_FREEZER",
+                Self::Descendants => "DESCENDANTS",
+                Self::Failed => "FAILED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "METHOD_UNSPECIFIED" => Some(Self::Unspecified),
+                "NONE_NEEDED" => Some(Self::NoneNeeded),
+                "CGROUP_V2_KILL" => Some(Self::CgroupV2Kill),
+                "CGROUP_V1_FREEZER" => Some(Self::CgroupV1Freezer),
+                "DESCENDANTS" => Some(Self::Descendants),
+                "FAILED" => Some(Self::Failed),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for KillEvidence {
+    const NAME: &'static str = "KillEvidence";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.KillEvidence".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.KillEvidence".into()
+    }
+}
+/// Create or overwrite one file.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WriteRequest {
+    /// The file. Missing parent directories are made.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Its whole new content.
+    #[prost(string, tag = "2")]
+    pub content: ::prost::alloc::string::String,
+    /// Only when the file's present SHA-256 (lower-case hex) is this.
+    #[prost(string, tag = "3")]
+    pub if_match_sha256: ::prost::alloc::string::String,
+    /// Only when there is no file yet.
+    #[prost(bool, tag = "4")]
+    pub create_only: bool,
+    /// Encoding of `content`. Default: UTF-8 text.
+    #[prost(enumeration = "ContentEncoding", tag = "5")]
+    pub encoding: i32,
+    /// Set by `FileService`, in place of `content`: the upload. Default: none.
+    #[prost(message, optional, tag = "6")]
+    pub uploaded: ::core::option::Option<UploadedContent>,
+    /// Permission bits of the file, at most 0777. Default: those of the file that is replaced, else 0644.
+    #[prost(uint32, optional, tag = "7")]
+    pub mode: ::core::option::Option<u32>,
+}
+impl ::prost::Name for WriteRequest {
+    const NAME: &'static str = "WriteRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WriteRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WriteRequest".into()
+    }
+}
+/// Content that the daemon has from an upload.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadedContent {
+    /// The upload, of the same run.
+    #[prost(string, tag = "1")]
+    pub upload_id: ::prost::alloc::string::String,
+    /// Its length, bytes.
+    #[prost(uint64, tag = "2")]
+    pub size_bytes: u64,
+    /// Its SHA-256, lower-case hex.
+    #[prost(string, tag = "3")]
+    pub sha256: ::prost::alloc::string::String,
+    /// It is a tar archive, which is unpacked beneath `path`, a directory. Default: it is the content of the file.
+    #[prost(bool, tag = "4")]
+    pub archive: bool,
+}
+impl ::prost::Name for UploadedContent {
+    const NAME: &'static str = "UploadedContent";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UploadedContent".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UploadedContent".into()
+    }
+}
+/// Result of `write`.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WriteResult {
+    /// Path in alias form.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Size of the new content, bytes.
+    #[prost(uint64, tag = "2")]
+    pub bytes_written: u64,
+    /// SHA-256 of the old content; empty when there was no file.
+    #[prost(string, tag = "3")]
+    pub sha256_before: ::prost::alloc::string::String,
+    /// SHA-256 of the new content.
+    #[prost(string, tag = "4")]
+    pub sha256_after: ::prost::alloc::string::String,
+    /// The file is new.
+    #[prost(bool, tag = "5")]
+    pub created: bool,
+    /// For an archive: number of files, directories and links that were unpacked. `sha256_after` is the archive's.
+    #[prost(uint64, tag = "6")]
+    #[serde(skip_serializing_if = "crate::plain::is_zero")]
+    pub entries: u64,
+}
+impl ::prost::Name for WriteResult {
+    const NAME: &'static str = "WriteResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WriteResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WriteResult".into()
+    }
+}
+/// Change one file.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EditRequest {
+    /// The file.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Only when the file's present SHA-256 (lower-case hex) is this.
+    #[prost(string, tag = "5")]
+    pub if_match_sha256: ::prost::alloc::string::String,
+    /// The change.
+    #[prost(oneof = "edit_request::Change", tags = "2, 3, 4")]
+    pub change: ::core::option::Option<edit_request::Change>,
+}
+/// Nested message and enum types in `EditRequest`.
+pub mod edit_request {
+    /// The change.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Change {
+        /// Replace text that occurs exactly once.
+        #[prost(message, tag = "2")]
+        StrReplace(super::StrReplace),
+        /// Create the file; an error if it exists.
+        #[prost(message, tag = "3")]
+        Create(super::CreateFile),
+        /// Insert text after a line.
+        #[prost(message, tag = "4")]
+        Insert(super::InsertText),
+    }
+}
+impl ::prost::Name for EditRequest {
+    const NAME: &'static str = "EditRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.EditRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.EditRequest".into()
+    }
+}
+/// Replace `old_str` by `new_str`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StrReplace {
+    /// Text to find; it may span lines.
+    #[prost(string, tag = "1")]
+    pub old_str: ::prost::alloc::string::String,
+    /// Text to put in its place; may be empty.
+    #[prost(string, tag = "2")]
+    pub new_str: ::prost::alloc::string::String,
+    /// Replace every occurrence instead of demanding exactly one.
+    #[prost(bool, tag = "3")]
+    pub replace_all: bool,
+}
+impl ::prost::Name for StrReplace {
+    const NAME: &'static str = "StrReplace";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.StrReplace".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.StrReplace".into()
+    }
+}
+/// Create the file with this content.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateFile {
+    /// Its content.
+    #[prost(string, tag = "1")]
+    pub content: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CreateFile {
+    const NAME: &'static str = "CreateFile";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CreateFile".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CreateFile".into()
+    }
+}
+/// Insert text.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InsertText {
+    /// Line after which the text is inserted, 1-based; 0 inserts at the beginning.
+    #[prost(uint64, tag = "1")]
+    pub after_line: u64,
+    /// The text; a newline is added when it has none at its end.
+    #[prost(string, tag = "2")]
+    pub text: ::prost::alloc::string::String,
+}
+impl ::prost::Name for InsertText {
+    const NAME: &'static str = "InsertText";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.InsertText".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.InsertText".into()
+    }
+}
+/// Result of an edit.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EditResult {
+    /// Path in alias form.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Unified diff from old to new, bounded; `diff_truncated` says when there is more.
+    #[prost(string, tag = "2")]
+    pub diff: ::prost::alloc::string::String,
+    /// The diff was cut.
+    #[prost(bool, tag = "3")]
+    pub diff_truncated: bool,
+    /// SHA-256 of the old content; empty when the file is new.
+    #[prost(string, tag = "4")]
+    pub sha256_before: ::prost::alloc::string::String,
+    /// SHA-256 of the new content.
+    #[prost(string, tag = "5")]
+    pub sha256_after: ::prost::alloc::string::String,
+    /// Number of places that changed.
+    #[prost(uint32, tag = "6")]
+    pub replacements: u32,
+}
+impl ::prost::Name for EditResult {
+    const NAME: &'static str = "EditResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.EditResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.EditResult".into()
+    }
+}
+/// Change several files, all or none of them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PatchRequest {
+    /// Form of the change.
+    #[prost(oneof = "patch_request::Change", tags = "1, 2, 3")]
+    pub change: ::core::option::Option<patch_request::Change>,
+}
+/// Nested message and enum types in `PatchRequest`.
+pub mod patch_request {
+    /// Form of the change.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Change {
+        /// A unified diff, as `git diff` and `diff -u` write it, of one or several files. At most 3 MiB.
+        #[prost(string, tag = "1")]
+        UnifiedDiff(::prost::alloc::string::String),
+        /// The `*** Begin Patch` envelope with its Add, Update and Delete File parts. At most 3 MiB.
+        #[prost(string, tag = "2")]
+        Envelope(::prost::alloc::string::String),
+        /// Changes to the front matter of one Markdown file.
+        #[prost(message, tag = "3")]
+        UpdateFrontmatter(super::UpdateFrontmatter),
+    }
+}
+impl ::prost::Name for PatchRequest {
+    const NAME: &'static str = "PatchRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.PatchRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.PatchRequest".into()
+    }
+}
+/// Changes to the YAML front matter of one Markdown file. Its body stays as it is, byte for byte. Invalid YAML fails
+/// with INVALID_FRONTMATTER. At least one change.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UpdateFrontmatter {
+    /// The file.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Only when the file's present SHA-256 (lower-case hex) is this.
+    #[prost(string, tag = "2")]
+    pub if_match_sha256: ::prost::alloc::string::String,
+    /// Items to add to the list `stepsCompleted`, unless they are in it.
+    #[prost(string, repeated, tag = "3")]
+    pub steps_completed_append: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// One JSON object. Its members replace or extend those of the mapping `variables`.
+    #[prost(string, tag = "4")]
+    pub variables_set_json: ::prost::alloc::string::String,
+    /// Items to add to the list `decisionLog`, one JSON object each.
+    #[prost(string, repeated, tag = "5")]
+    pub decision_log_append_json: ::prost::alloc::vec::Vec<
+        ::prost::alloc::string::String,
+    >,
+    /// Items to add to the list `artifacts`, unless they are in it.
+    #[prost(string, repeated, tag = "6")]
+    pub artifacts_append: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The new `currentNodeId`. Default: unchanged.
+    #[prost(string, optional, tag = "7")]
+    pub current_node_id: ::core::option::Option<::prost::alloc::string::String>,
+    /// The new `updatedAt`. Default: unchanged.
+    #[prost(string, optional, tag = "8")]
+    pub updated_at: ::core::option::Option<::prost::alloc::string::String>,
+}
+impl ::prost::Name for UpdateFrontmatter {
+    const NAME: &'static str = "UpdateFrontmatter";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UpdateFrontmatter".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UpdateFrontmatter".into()
+    }
+}
+/// Result of a patch.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PatchResult {
+    /// The files, in the order of the patch.
+    #[prost(message, repeated, tag = "1")]
+    pub files: ::prost::alloc::vec::Vec<PatchedFile>,
+    /// Notes, one line each, such as a hunk that was applied at another line than it says, or a lost comment of the front
+    /// matter.
+    #[prost(string, repeated, tag = "4")]
+    pub notes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Unified diff of all of them, bounded; `diff_truncated` says when there is more.
+    #[prost(string, tag = "2")]
+    pub diff: ::prost::alloc::string::String,
+    /// The diff was cut.
+    #[prost(bool, tag = "3")]
+    pub diff_truncated: bool,
+}
+impl ::prost::Name for PatchResult {
+    const NAME: &'static str = "PatchResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.PatchResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.PatchResult".into()
+    }
+}
+/// One file of a patch.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PatchedFile {
+    /// Path in alias form; the new one of a file that was moved.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Kind of change.
+    #[prost(enumeration = "patched_file::Change", tag = "2")]
+    #[serde(serialize_with = "crate::plain::change")]
+    pub change: i32,
+    /// Path before the move; empty for others.
+    #[prost(string, tag = "3")]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub moved_from: ::prost::alloc::string::String,
+    /// SHA-256 of the old content; empty when there was no file.
+    #[prost(string, tag = "4")]
+    pub sha256_before: ::prost::alloc::string::String,
+    /// SHA-256 of the new content; empty if the file was deleted.
+    #[prost(string, tag = "5")]
+    pub sha256_after: ::prost::alloc::string::String,
+    /// Size of the new content, bytes.
+    #[prost(uint64, tag = "6")]
+    pub bytes_written: u64,
+    /// Name of its entry in the run's trash when it was deleted; empty for others.
+    #[prost(string, tag = "7")]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub trash_entry: ::prost::alloc::string::String,
+}
+/// Nested message and enum types in `PatchedFile`.
+pub mod patched_file {
+    /// Kind of change.
+    #[derive(serde::Serialize)]
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Change {
+        /// Never sent.
+        Unspecified = 0,
+        /// The file is new.
+        Created = 1,
+        /// The content has changed.
+        Updated = 2,
+        /// The file is in the run's trash.
+        Deleted = 3,
+        /// The name has changed, and perhaps the content.
+        Moved = 4,
+    }
+    impl Change {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "CHANGE_UNSPECIFIED",
+                Self::Created => "CREATED",
+                Self::Updated => "UPDATED",
+                Self::Deleted => "DELETED",
+                Self::Moved => "MOVED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "CHANGE_UNSPECIFIED" => Some(Self::Unspecified),
+                "CREATED" => Some(Self::Created),
+                "UPDATED" => Some(Self::Updated),
+                "DELETED" => Some(Self::Deleted),
+                "MOVED" => Some(Self::Moved),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for PatchedFile {
+    const NAME: &'static str = "PatchedFile";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.PatchedFile".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.PatchedFile".into()
+    }
+}
+/// Remove one file or an empty directory. It is kept in the run's trash until the run is deleted.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteRequest {
+    /// The file or directory. Links and special files are not removed.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Only when the file's present SHA-256 (lower-case hex) is this.
+    #[prost(string, tag = "2")]
+    pub if_match_sha256: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DeleteRequest {
+    const NAME: &'static str = "DeleteRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DeleteRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DeleteRequest".into()
+    }
+}
+/// Result of `delete`.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteResult {
+    /// Path in alias form.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// FILE or DIRECTORY.
+    #[prost(enumeration = "entry::Type", tag = "2")]
+    #[serde(serialize_with = "crate::plain::entry_type")]
+    pub r#type: i32,
+    /// Size of the file, bytes; 0 for a directory.
+    #[prost(uint64, tag = "3")]
+    pub size_bytes: u64,
+    /// SHA-256 of the file's content; empty for a directory, and for a file that is too large for the trash.
+    #[prost(string, tag = "4")]
+    pub sha256: ::prost::alloc::string::String,
+    /// Name of its entry in the run's trash; empty if it was deleted permanently.
+    #[prost(string, tag = "5")]
+    pub trash_entry: ::prost::alloc::string::String,
+    /// It was deleted permanently, because the trash had no space. The consent to the call said so. Default: it is in the
+    /// trash.
+    #[prost(bool, tag = "6")]
+    pub gone_for_good: bool,
+}
+impl ::prost::Name for DeleteResult {
+    const NAME: &'static str = "DeleteResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DeleteResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DeleteResult".into()
+    }
+}
+/// Git in the repository of the workspace: no hooks and no filters. Only `fetch`, `pull` and `push` use the network, over
+/// https, by the run's `egress` rules.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GitRequest {
+    /// The git command.
+    #[prost(oneof = "git_request::Command", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    pub command: ::core::option::Option<git_request::Command>,
+}
+/// Nested message and enum types in `GitRequest`.
+pub mod git_request {
+    /// The git command.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Command {
+        /// Show the state of the work tree.
+        #[prost(message, tag = "1")]
+        Status(super::GitStatus),
+        /// Show the changes.
+        #[prost(message, tag = "2")]
+        Diff(super::GitDiff),
+        /// Put files into the index.
+        #[prost(message, tag = "3")]
+        Add(super::GitAdd),
+        /// Make a commit from the index.
+        #[prost(message, tag = "4")]
+        Commit(super::GitCommit),
+        /// List commits.
+        #[prost(message, tag = "5")]
+        Log(super::GitLog),
+        /// Show a commit with its changes, or a file as a commit has it.
+        #[prost(message, tag = "6")]
+        Show(super::GitShow),
+        /// Get commits of a remote.
+        #[prost(message, tag = "7")]
+        Fetch(super::GitFetch),
+        /// Get the commits of a remote's branch, and bring the current branch to them.
+        #[prost(message, tag = "8")]
+        Pull(super::GitPull),
+        /// Give commits to a remote.
+        #[prost(message, tag = "9")]
+        Push(super::GitPush),
+    }
+}
+impl ::prost::Name for GitRequest {
+    const NAME: &'static str = "GitRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitRequest".into()
+    }
+}
+/// `git status --porcelain=v1 --branch`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitStatus {}
+impl ::prost::Name for GitStatus {
+    const NAME: &'static str = "GitStatus";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitStatus".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitStatus".into()
+    }
+}
+/// `git diff`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitDiff {
+    /// Any of `--cached --staged --stat --name-only --name-status --shortstat --numstat --no-color`.
+    #[prost(string, repeated, tag = "1")]
+    pub flags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Only these paths.
+    #[prost(string, repeated, tag = "2")]
+    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for GitDiff {
+    const NAME: &'static str = "GitDiff";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitDiff".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitDiff".into()
+    }
+}
+/// `git log`: commits from a revision back, the newest first.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitLog {
+    /// Any of `--oneline --no-patch --stat --name-only --name-status --shortstat --numstat --no-color`.
+    #[prost(string, repeated, tag = "1")]
+    pub flags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// At most so many commits, 1 to 10,000. Default 100.
+    #[prost(uint32, optional, tag = "2")]
+    pub max_count: ::core::option::Option<u32>,
+    /// Revision to begin with, or `A..B` for the commits that B has and A has not. A revision is an id, a branch, a tag or
+    /// HEAD, with steps such as `~2`, `^` and `^{commit}`; searches of messages or reflogs are not supported. Default
+    /// HEAD.
+    #[prost(string, tag = "3")]
+    pub revision: ::prost::alloc::string::String,
+    /// Only commits that change these paths.
+    #[prost(string, repeated, tag = "4")]
+    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for GitLog {
+    const NAME: &'static str = "GitLog";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitLog".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitLog".into()
+    }
+}
+/// `git show`: a commit, a tag, or a file or directory as it was. A merge is compared with its first parent.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitShow {
+    /// Any of `--oneline --no-patch --stat --name-only --name-status --shortstat --numstat --no-color`. Without a flag for
+    /// the form of the changes, they are shown as a patch.
+    #[prost(string, repeated, tag = "1")]
+    pub flags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Revision as in GitLog, or `REVISION:PATH` for a file or directory of that revision. Default HEAD.
+    #[prost(string, tag = "2")]
+    pub revision: ::prost::alloc::string::String,
+    /// Show only the changes of these paths. Not with `REVISION:PATH`.
+    #[prost(string, repeated, tag = "3")]
+    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for GitShow {
+    const NAME: &'static str = "GitShow";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitShow".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitShow".into()
+    }
+}
+/// `git add`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitAdd {
+    /// Files or directories. At least one.
+    #[prost(string, repeated, tag = "1")]
+    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for GitAdd {
+    const NAME: &'static str = "GitAdd";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitAdd".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitAdd".into()
+    }
+}
+/// `git commit`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitCommit {
+    /// The message; not blank.
+    #[prost(string, tag = "1")]
+    pub message: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GitCommit {
+    const NAME: &'static str = "GitCommit";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitCommit".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitCommit".into()
+    }
+}
+/// `git fetch`: updates `refs/remotes/NAME/*`, and `refs/tags/*` if tags are asked for. For a remote that is given by its URL
+/// it updates `refs/fetched/heads/*` and `refs/fetched/tags/*`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitFetch {
+    /// Name of a remote of the repository, or a URL of the form `<https://HOST\[:PORT\]/PATH`.> Default `origin`. Of the
+    /// repository's configuration only `remote.NAME.url` is read.
+    #[prost(string, tag = "1")]
+    pub remote: ::prost::alloc::string::String,
+    /// Branches, or names that begin with `refs/heads/` or `refs/tags/`. At most 64. Default: all branches.
+    #[prost(string, repeated, tag = "2")]
+    pub refs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Also fetch all tags. Default false.
+    #[prost(bool, tag = "3")]
+    pub tags: bool,
+    /// Only so many commits of each history, 1 to 1,000,000. Default: all.
+    #[prost(uint32, optional, tag = "4")]
+    pub depth: ::core::option::Option<u32>,
+}
+impl ::prost::Name for GitFetch {
+    const NAME: &'static str = "GitFetch";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitFetch".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitFetch".into()
+    }
+}
+/// `git pull`: fetches a branch, then moves the current branch and the files of the work tree to it. Nothing changes if a
+/// file that would be written has local changes, or if there is a conflict.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitPull {
+    /// As in GitFetch.
+    #[prost(string, tag = "1")]
+    pub remote: ::prost::alloc::string::String,
+    /// Branch of the remote. Default: the one with the name of the current branch.
+    #[prost(string, tag = "2")]
+    pub branch: ::prost::alloc::string::String,
+    /// Default FF_ONLY.
+    #[prost(enumeration = "git_pull::Mode", tag = "3")]
+    pub mode: i32,
+}
+/// Nested message and enum types in `GitPull`.
+pub mod git_pull {
+    /// How the current branch gets the commits.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Mode {
+        /// FF_ONLY.
+        Unspecified = 0,
+        /// Only if it has no local commits.
+        FfOnly = 1,
+        /// By a merge commit if it has local commits. Its author is that of `commit`.
+        Merge = 2,
+    }
+    impl Mode {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "MODE_UNSPECIFIED",
+                Self::FfOnly => "FF_ONLY",
+                Self::Merge => "MERGE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "MODE_UNSPECIFIED" => Some(Self::Unspecified),
+                "FF_ONLY" => Some(Self::FfOnly),
+                "MERGE" => Some(Self::Merge),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for GitPull {
+    const NAME: &'static str = "GitPull";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitPull".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitPull".into()
+    }
+}
+/// `git push`: updates references of a remote. Each update says which id the reference has now, and the server refuses it if
+/// that is no longer so.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GitPush {
+    /// As in GitFetch.
+    #[prost(string, tag = "1")]
+    pub remote: ::prost::alloc::string::String,
+    /// At least 1, at most 32.
+    #[prost(message, repeated, tag = "2")]
+    pub refs: ::prost::alloc::vec::Vec<GitPushRef>,
+    /// Also update references whose commits would be lost. Each reference then needs `expected`. Default false.
+    #[prost(bool, tag = "3")]
+    pub force: bool,
+}
+impl ::prost::Name for GitPush {
+    const NAME: &'static str = "GitPush";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitPush".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitPush".into()
+    }
+}
+/// A reference to update.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitPushRef {
+    /// Revision as in GitLog that the reference gets. Default HEAD. Empty if `delete`.
+    #[prost(string, tag = "1")]
+    pub local: ::prost::alloc::string::String,
+    /// Branch of the remote, or a name that begins with `refs/heads/` or `refs/tags/`. Default: the branch with the name of
+    /// `local`, which is the current branch for HEAD.
+    #[prost(string, tag = "2")]
+    pub remote_ref: ::prost::alloc::string::String,
+    /// Id that the reference must have at the remote, 40 hex digits; zeroes if it must not exist. Default: the one that it
+    /// has.
+    #[prost(string, tag = "3")]
+    pub expected: ::prost::alloc::string::String,
+    /// Delete the reference. Default false.
+    #[prost(bool, tag = "4")]
+    pub delete: bool,
+}
+impl ::prost::Name for GitPushRef {
+    const NAME: &'static str = "GitPushRef";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitPushRef".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitPushRef".into()
+    }
+}
+/// A reference before and after.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitRefUpdate {
+    /// Full name, such as `refs/remotes/origin/main`.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Id before, 40 hex digits; empty if there was none.
+    #[prost(string, tag = "2")]
+    pub old_id: ::prost::alloc::string::String,
+    /// Id afterwards, 40 hex digits; empty if it was deleted.
+    #[prost(string, tag = "3")]
+    pub new_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GitRefUpdate {
+    const NAME: &'static str = "GitRefUpdate";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitRefUpdate".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitRefUpdate".into()
+    }
+}
+/// Output of git.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GitResult {
+    /// In the form of the git command, bounded.
+    #[prost(string, tag = "1")]
+    pub output: ::prost::alloc::string::String,
+    /// `output` was cut; `omitted_bytes` says by how much.
+    #[prost(bool, tag = "2")]
+    pub truncated: bool,
+    /// Bytes left out of `output`. For `log` a lower bound: commits after the cut are not read.
+    #[prost(uint64, tag = "3")]
+    pub omitted_bytes: u64,
+    /// The commit that `commit` or a merge of `pull` made, or to which `pull` moved the branch; 40 hex digits.
+    #[prost(string, tag = "4")]
+    pub commit: ::prost::alloc::string::String,
+    /// Host and repository of `fetch`, `pull` and `push`, such as `git.example.org/org/app`.
+    #[prost(string, tag = "5")]
+    pub remote: ::prost::alloc::string::String,
+    /// References that `fetch`, `pull` and `push` have updated; the first 1,000.
+    #[prost(message, repeated, tag = "6")]
+    pub updates: ::prost::alloc::vec::Vec<GitRefUpdate>,
+    /// Bytes that `fetch` and `pull` have received.
+    #[prost(uint64, tag = "7")]
+    pub received_bytes: u64,
+    /// New commits of `fetch` and `pull`, or of the remote after `push`; counted up to 10,000.
+    #[prost(uint64, tag = "8")]
+    pub commits: u64,
+}
+impl ::prost::Name for GitResult {
+    const NAME: &'static str = "GitResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitResult".into()
+    }
+}
+/// Parties to which a failure is put down. A failure that the programs of a run can cause themselves, or that only they
+/// report, is not FAULT_INFRASTRUCTURE, except for a disk of the daemon that is smaller than all quotas together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Fault {
+    /// It has not failed, or its daemon was of an earlier release.
+    Unspecified = 0,
+    /// The programs of the run: a timeout, a limit of the run's memory, a worker that they ended.
+    Program = 1,
+    /// The policy, a quota or a reviewer.
+    Policy = 2,
+    /// The request, or the client that cancelled it.
+    Caller = 3,
+    /// The host, its engine, its disk or its memory, or the daemon. It says nothing about the programs of the run.
+    Infrastructure = 4,
+}
+impl Fault {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "FAULT_UNSPECIFIED",
+            Self::Program => "FAULT_PROGRAM",
+            Self::Policy => "FAULT_POLICY",
+            Self::Caller => "FAULT_CALLER",
+            Self::Infrastructure => "FAULT_INFRASTRUCTURE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "FAULT_UNSPECIFIED" => Some(Self::Unspecified),
+            "FAULT_PROGRAM" => Some(Self::Program),
+            "FAULT_POLICY" => Some(Self::Policy),
+            "FAULT_CALLER" => Some(Self::Caller),
+            "FAULT_INFRASTRUCTURE" => Some(Self::Infrastructure),
+            _ => None,
+        }
+    }
+}
+/// Encoding of a file's bytes in a string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ContentEncoding {
+    /// Same as CONTENT_ENCODING_UTF8.
+    Unspecified = 0,
+    /// Text; a file that is not UTF-8 text is reported as binary instead.
+    Utf8 = 1,
+    /// RFC 4648 base64 of the raw bytes.
+    Base64 = 2,
+}
+impl ContentEncoding {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "CONTENT_ENCODING_UNSPECIFIED",
+            Self::Utf8 => "CONTENT_ENCODING_UTF8",
+            Self::Base64 => "CONTENT_ENCODING_BASE64",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "CONTENT_ENCODING_UNSPECIFIED" => Some(Self::Unspecified),
+            "CONTENT_ENCODING_UTF8" => Some(Self::Utf8),
+            "CONTENT_ENCODING_BASE64" => Some(Self::Base64),
+            _ => None,
+        }
+    }
+}
+/// Kind of a download.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Transfer {
+    /// Same as TRANSFER_NONE.
+    Unspecified = 0,
+    /// None: an ordinary read.
+    None = 1,
+    /// One regular file.
+    File = 2,
+    /// A directory with all its contents, as a tar archive.
+    Archive = 3,
+}
+impl Transfer {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "TRANSFER_UNSPECIFIED",
+            Self::None => "TRANSFER_NONE",
+            Self::File => "TRANSFER_FILE",
+            Self::Archive => "TRANSFER_ARCHIVE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TRANSFER_UNSPECIFIED" => Some(Self::Unspecified),
+            "TRANSFER_NONE" => Some(Self::None),
+            "TRANSFER_FILE" => Some(Self::File),
+            "TRANSFER_ARCHIVE" => Some(Self::Archive),
+            _ => None,
+        }
+    }
+}
 /// See UsageService.GetUsage.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetUsageRequest {
@@ -5998,6 +9213,16 @@ pub struct Run {
     /// Output only. Containers beside it, in the order of their start. States only while the run lives.
     #[prost(message, repeated, tag = "40")]
     pub companions: ::prost::alloc::vec::Vec<CompanionStatus>,
+    /// Output only. Stable reason for which it FAILED, such as RUN_LOST or ENGINE_UNAVAILABLE; empty if it did not, or its
+    /// daemon was of an earlier release.
+    #[prost(string, tag = "45")]
+    pub failure_reason: ::prost::alloc::string::String,
+    /// Output only. Party whose failure it is that the run FAILED.
+    #[prost(enumeration = "Fault", tag = "46")]
+    pub fault: i32,
+    /// Output only. Facts that show whose failure it is. At most 16.
+    #[prost(message, repeated, tag = "47")]
+    pub evidence: ::prost::alloc::vec::Vec<Evidence>,
 }
 /// Nested message and enum types in `Run`.
 pub mod run {
@@ -7200,6 +10425,10 @@ pub struct ListRunsRequest {
     /// Only runs in this state.
     #[prost(enumeration = "run::State", tag = "3")]
     pub state: i32,
+    /// Only the run that this principal requested with this id, if the daemon still has it: a client that was cut off finds
+    /// its run on whichever node it is. At most 128 characters.
+    #[prost(string, tag = "6")]
+    pub request_id: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ListRunsRequest {
     const NAME: &'static str = "ListRunsRequest";
@@ -11472,3136 +14701,6 @@ pub mod daemon_service_server {
     pub const SERVICE_NAME: &str = "cofferdam.v1.DaemonService";
     impl<T> tonic::server::NamedService for DaemonServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
-    }
-}
-/// Call a tool of an upstream MCP server. In policy and record the operation is called `mcp.SERVER.TOOL`.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct McpRequest {
-    /// The server's name in the policy: 1 to 32 characters of `a-z`, `0-9` and `-`. Required.
-    #[prost(string, tag = "1")]
-    pub server: ::prost::alloc::string::String,
-    /// Name that the server gives the tool: 1 to 128 characters of `A-Z`, `a-z`, `0-9`, `_`, `-` and `.`. Required.
-    #[prost(string, tag = "2")]
-    pub tool: ::prost::alloc::string::String,
-    /// The arguments: one JSON object of at most 256 KiB and 32 levels. Default `{}`.
-    #[prost(string, tag = "3")]
-    pub arguments_json: ::prost::alloc::string::String,
-}
-impl ::prost::Name for McpRequest {
-    const NAME: &'static str = "McpRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.McpRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.McpRequest".into()
-    }
-}
-/// Answer of the tool. The server is not trusted, and all content is its claim. If the tool reports an error, the call
-/// is a failure.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct McpResult {
-    /// As asked.
-    #[prost(string, tag = "1")]
-    pub server: ::prost::alloc::string::String,
-    /// As asked.
-    #[prost(string, tag = "2")]
-    pub tool: ::prost::alloc::string::String,
-    /// Items, until the limit is reached.
-    #[prost(message, repeated, tag = "3")]
-    pub content: ::prost::alloc::vec::Vec<McpContent>,
-    /// Structured content as JSON, if the tool has an output schema. It matches that schema. Empty if there is none.
-    #[prost(string, tag = "4")]
-    #[serde(
-        rename = "structured_content",
-        serialize_with = "crate::plain::json",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub structured_content_json: ::prost::alloc::string::String,
-    /// A part was left out, because the answer is larger than the server's `max_result_bytes`.
-    #[prost(bool, tag = "5")]
-    pub truncated: bool,
-    /// Items that were left out whole.
-    #[prost(uint32, tag = "6")]
-    pub omitted_items: u32,
-    /// Bytes of texts and items that were left out.
-    #[prost(uint64, tag = "7")]
-    pub omitted_bytes: u64,
-    /// Bytes of the whole answer as JSON.
-    #[prost(uint64, tag = "8")]
-    pub total_bytes: u64,
-    /// SHA-256 of the whole answer as JSON, lower-case hex.
-    #[prost(string, tag = "9")]
-    pub sha256: ::prost::alloc::string::String,
-}
-impl ::prost::Name for McpResult {
-    const NAME: &'static str = "McpResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.McpResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.McpResult".into()
-    }
-}
-/// One item of an answer.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct McpContent {
-    /// Type of the item.
-    #[prost(enumeration = "mcp_content::Type", tag = "1")]
-    pub r#type: i32,
-    /// Text or base64, by `type`; empty for RESOURCE_LINK.
-    #[prost(string, tag = "2")]
-    pub data: ::prost::alloc::string::String,
-    /// Media type; may be empty.
-    #[prost(string, tag = "3")]
-    pub mime_type: ::prost::alloc::string::String,
-    /// The server's name for a resource.
-    #[prost(string, tag = "4")]
-    pub uri: ::prost::alloc::string::String,
-    /// Name of a RESOURCE_LINK for people.
-    #[prost(string, tag = "5")]
-    pub name: ::prost::alloc::string::String,
-    /// For a RESOURCE: `data` is base64.
-    #[prost(bool, tag = "6")]
-    pub is_base64: bool,
-}
-/// Nested message and enum types in `McpContent`.
-pub mod mcp_content {
-    /// The kinds of items.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Type {
-        /// Never sent.
-        Unspecified = 0,
-        /// `data` is the text.
-        Text = 1,
-        /// `data` is a picture in base64.
-        Image = 2,
-        /// `data` is a sound in base64.
-        Audio = 3,
-        /// `data` is the content of the server's resource `uri`.
-        Resource = 4,
-        /// A resource of the server by its `uri` alone. The daemon opens none.
-        ResourceLink = 5,
-    }
-    impl Type {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "TYPE_UNSPECIFIED",
-                Self::Text => "TEXT",
-                Self::Image => "IMAGE",
-                Self::Audio => "AUDIO",
-                Self::Resource => "RESOURCE",
-                Self::ResourceLink => "RESOURCE_LINK",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "TYPE_UNSPECIFIED" => Some(Self::Unspecified),
-                "TEXT" => Some(Self::Text),
-                "IMAGE" => Some(Self::Image),
-                "AUDIO" => Some(Self::Audio),
-                "RESOURCE" => Some(Self::Resource),
-                "RESOURCE_LINK" => Some(Self::ResourceLink),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for McpContent {
-    const NAME: &'static str = "McpContent";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.McpContent".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.McpContent".into()
-    }
-}
-/// An upstream server as ListTools found it.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct McpServerStatus {
-    /// Its name in the policy.
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    /// The list has those of its tools that the agent may call.
-    #[prost(bool, tag = "2")]
-    pub available: bool,
-    /// Reason why not; empty if available. It contains no address and no secret.
-    #[prost(string, tag = "3")]
-    pub problem: ::prost::alloc::string::String,
-    /// Tools that the agent may call but that are not in the list, with the reason, one a line: malformed, changed since
-    /// they were first listed, or different from the pinned ones.
-    #[prost(string, repeated, tag = "4")]
-    pub withheld: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// For each tool of the server, by the name that the server gives it: SHA-256 of its definition, lower-case hex, as
-    /// for `pins` of the policy.
-    #[prost(btree_map = "string, string", tag = "5")]
-    pub definitions: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
-}
-impl ::prost::Name for McpServerStatus {
-    const NAME: &'static str = "McpServerStatus";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.McpServerStatus".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.McpServerStatus".into()
-    }
-}
-/// From the operator.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct OpenTerminalRequest {
-    /// Kind of the event.
-    #[prost(oneof = "open_terminal_request::Event", tags = "1, 2, 3, 4")]
-    pub event: ::core::option::Option<open_terminal_request::Event>,
-}
-/// Nested message and enum types in `OpenTerminalRequest`.
-pub mod open_terminal_request {
-    /// Kind of the event.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum Event {
-        /// First, once.
-        #[prost(message, tag = "1")]
-        Start(super::TerminalStart),
-        /// Bytes that were typed, at most 16 KiB.
-        #[prost(bytes, tag = "2")]
-        Input(::prost::alloc::vec::Vec<u8>),
-        /// The operator's window has another size.
-        #[prost(message, tag = "3")]
-        Resize(super::TerminalSize),
-        /// Send a signal to the foreground process group.
-        #[prost(message, tag = "4")]
-        Signal(super::TerminalSignal),
-    }
-}
-impl ::prost::Name for OpenTerminalRequest {
-    const NAME: &'static str = "OpenTerminalRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.OpenTerminalRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.OpenTerminalRequest".into()
-    }
-}
-/// Options of a session.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TerminalStart {
-    /// Required. The run, which must be READY.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-    /// The command and its arguments. Default: `bash -l`, or `sh -l` where the image has no bash. With `paused` that shell reads
-    /// no startup file and keeps no history.
-    #[prost(string, repeated, tag = "2")]
-    pub command: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Working directory. Default: `@project`.
-    #[prost(string, tag = "3")]
-    pub cwd: ::prost::alloc::string::String,
-    /// Value of TERM. Default `xterm-256color`; letters, digits, `-`, `+`, `.` only, at most 64 characters.
-    #[prost(string, tag = "4")]
-    pub term: ::prost::alloc::string::String,
-    /// Size at first. Default 24 by 80.
-    #[prost(message, optional, tag = "5")]
-    pub size: ::core::option::Option<TerminalSize>,
-    /// Pause the run, except the terminal, from before the command's start until all its processes have ended. No other
-    /// process of the run can then read the input or write to the terminal. Default: false. Other processes can then do
-    /// both, because they have the command's user. Calls are refused meanwhile as after PauseRun. Fails with
-    /// PRECONDITION_FAILED where PauseRun does, and if a process of the run cannot be frozen. Fails with RUN_NOT_READY
-    /// while another such terminal is open.
-    #[prost(bool, tag = "6")]
-    pub paused: bool,
-}
-impl ::prost::Name for TerminalStart {
-    const NAME: &'static str = "TerminalStart";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.TerminalStart".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.TerminalStart".into()
-    }
-}
-/// A terminal's size in characters, 1 to 10,000 each.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TerminalSize {
-    /// Lines.
-    #[prost(uint32, tag = "1")]
-    pub rows: u32,
-    /// Columns.
-    #[prost(uint32, tag = "2")]
-    pub columns: u32,
-}
-impl ::prost::Name for TerminalSize {
-    const NAME: &'static str = "TerminalSize";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.TerminalSize".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.TerminalSize".into()
-    }
-}
-/// A signal.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TerminalSignal {
-    /// Signal to send.
-    #[prost(enumeration = "terminal_signal::Kind", tag = "1")]
-    pub kind: i32,
-}
-/// Nested message and enum types in `TerminalSignal`.
-pub mod terminal_signal {
-    /// Signals that an operator may send.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Kind {
-        /// Never sent.
-        Unspecified = 0,
-        /// Hang up.
-        Hup = 1,
-        /// Interrupt, as Ctrl-C does.
-        Int = 2,
-        /// Quit, as Ctrl-\ does.
-        Quit = 3,
-        /// Request to end.
-        Term = 4,
-        /// End.
-        Kill = 5,
-    }
-    impl Kind {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "KIND_UNSPECIFIED",
-                Self::Hup => "HUP",
-                Self::Int => "INT",
-                Self::Quit => "QUIT",
-                Self::Term => "TERM",
-                Self::Kill => "KILL",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "KIND_UNSPECIFIED" => Some(Self::Unspecified),
-                "HUP" => Some(Self::Hup),
-                "INT" => Some(Self::Int),
-                "QUIT" => Some(Self::Quit),
-                "TERM" => Some(Self::Term),
-                "KILL" => Some(Self::Kill),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for TerminalSignal {
-    const NAME: &'static str = "TerminalSignal";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.TerminalSignal".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.TerminalSignal".into()
-    }
-}
-/// To the operator.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct OpenTerminalResponse {
-    /// Kind of the event.
-    #[prost(oneof = "open_terminal_response::Event", tags = "1, 2, 3")]
-    pub event: ::core::option::Option<open_terminal_response::Event>,
-}
-/// Nested message and enum types in `OpenTerminalResponse`.
-pub mod open_terminal_response {
-    /// Kind of the event.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum Event {
-        /// The session is open and on record. First, once.
-        #[prost(message, tag = "1")]
-        Opened(super::TerminalOpened),
-        /// Raw output of the terminal.
-        #[prost(bytes, tag = "2")]
-        Output(::prost::alloc::vec::Vec<u8>),
-        /// The session is over. Last, once.
-        #[prost(message, tag = "3")]
-        Closed(super::TerminalClosed),
-    }
-}
-impl ::prost::Name for OpenTerminalResponse {
-    const NAME: &'static str = "OpenTerminalResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.OpenTerminalResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.OpenTerminalResponse".into()
-    }
-}
-/// A session began.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TerminalOpened {
-    /// UUIDv7; names it in the audit log.
-    #[prost(string, tag = "1")]
-    pub session_id: ::prost::alloc::string::String,
-    /// The run is paused for it, as `paused` of the start asked. A daemon that does not know that field leaves this false.
-    #[prost(bool, tag = "2")]
-    pub paused: bool,
-}
-impl ::prost::Name for TerminalOpened {
-    const NAME: &'static str = "TerminalOpened";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.TerminalOpened".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.TerminalOpened".into()
-    }
-}
-/// How a session ended.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TerminalClosed {
-    /// Reason of the end.
-    #[prost(enumeration = "terminal_closed::Reason", tag = "1")]
-    pub reason: i32,
-    /// Exit code; absent when a signal ended the command.
-    #[prost(int32, optional, tag = "2")]
-    pub exit_code: ::core::option::Option<i32>,
-    /// Signal that ended it.
-    #[prost(int32, optional, tag = "3")]
-    pub signal: ::core::option::Option<i32>,
-}
-/// Nested message and enum types in `TerminalClosed`.
-pub mod terminal_closed {
-    /// Reason why a session ended.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Reason {
-        /// Never sent.
-        Unspecified = 0,
-        /// The command ended by itself.
-        Exited = 1,
-        /// The operator left.
-        Disconnected = 2,
-        /// The run ended.
-        RunEnded = 3,
-        /// The session was idle for too long, or lasted too long.
-        TimedOut = 4,
-        /// It wrote more than the recording can hold.
-        RecordingFull = 5,
-        /// The worker was lost.
-        Lost = 6,
-    }
-    impl Reason {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "REASON_UNSPECIFIED",
-                Self::Exited => "EXITED",
-                Self::Disconnected => "DISCONNECTED",
-                Self::RunEnded => "RUN_ENDED",
-                Self::TimedOut => "TIMED_OUT",
-                Self::RecordingFull => "RECORDING_FULL",
-                Self::Lost => "LOST",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "REASON_UNSPECIFIED" => Some(Self::Unspecified),
-                "EXITED" => Some(Self::Exited),
-                "DISCONNECTED" => Some(Self::Disconnected),
-                "RUN_ENDED" => Some(Self::RunEnded),
-                "TIMED_OUT" => Some(Self::TimedOut),
-                "RECORDING_FULL" => Some(Self::RecordingFull),
-                "LOST" => Some(Self::Lost),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for TerminalClosed {
-    const NAME: &'static str = "TerminalClosed";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.TerminalClosed".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.TerminalClosed".into()
-    }
-}
-/// See TerminalService.ReadRecording.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ReadRecordingRequest {
-    /// Required. The run, which may have ended.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-    /// Required. The session, as the audit log names it.
-    #[prost(string, tag = "2")]
-    pub session_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for ReadRecordingRequest {
-    const NAME: &'static str = "ReadRecordingRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ReadRecordingRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ReadRecordingRequest".into()
-    }
-}
-/// One event of a recording.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ReadRecordingResponse {
-    /// Time since the beginning of the session, microseconds.
-    #[prost(uint64, tag = "1")]
-    pub at_us: u64,
-    /// Kind of the event.
-    #[prost(oneof = "read_recording_response::Event", tags = "2, 3, 4")]
-    pub event: ::core::option::Option<read_recording_response::Event>,
-}
-/// Nested message and enum types in `ReadRecordingResponse`.
-pub mod read_recording_response {
-    /// Kind of the event.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum Event {
-        /// The terminal has this size. First, and then at each change.
-        #[prost(message, tag = "2")]
-        Size(super::TerminalSize),
-        /// Text that the terminal showed. Bytes that are no UTF-8 are U+FFFD.
-        #[prost(string, tag = "3")]
-        Output(::prost::alloc::string::String),
-        /// Number of a signal that the operator sent.
-        #[prost(uint32, tag = "4")]
-        Signal(u32),
-    }
-}
-impl ::prost::Name for ReadRecordingResponse {
-    const NAME: &'static str = "ReadRecordingResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ReadRecordingResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ReadRecordingResponse".into()
-    }
-}
-/// Generated client implementations.
-#[cfg(feature = "grpc")]
-pub mod terminal_service_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    use tonic::codegen::http::Uri;
-    /// Opens terminals in runs. For operators, not for agents: no policy judges the input, so it is recorded in full. The
-    /// audit log has the session's beginning before its first byte, and its end with the digest of the recording.
-    #[derive(Debug, Clone)]
-    pub struct TerminalServiceClient<T> {
-        inner: tonic::client::Grpc<T>,
-    }
-    impl TerminalServiceClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
-    }
-    impl<T> TerminalServiceClient<T>
-    where
-        T: tonic::client::GrpcService<tonic::body::Body>,
-        T::Error: Into<StdError>,
-        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
-        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
-    {
-        pub fn new(inner: T) -> Self {
-            let inner = tonic::client::Grpc::new(inner);
-            Self { inner }
-        }
-        pub fn with_origin(inner: T, origin: Uri) -> Self {
-            let inner = tonic::client::Grpc::with_origin(inner, origin);
-            Self { inner }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> TerminalServiceClient<InterceptedService<T, F>>
-        where
-            F: tonic::service::Interceptor,
-            T::ResponseBody: Default,
-            T: tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-                Response = http::Response<
-                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                >,
-            >,
-            <T as tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
-        {
-            TerminalServiceClient::new(InterceptedService::new(inner, interceptor))
-        }
-        /// Compress requests with the given encoding.
-        ///
-        /// This requires the server to support it otherwise it might respond with an
-        /// error.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.send_compressed(encoding);
-            self
-        }
-        /// Enable decompressing responses.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.accept_compressed(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_decoding_message_size(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_encoding_message_size(limit);
-            self
-        }
-        /// Runs a command, by default a login shell, on a terminal in the run's container. The first request is `start`; the
-        /// session ends with the command, with the stream, or with the run, and all its processes end with it.
-        pub async fn open_terminal(
-            &mut self,
-            request: impl tonic::IntoStreamingRequest<
-                Message = super::OpenTerminalRequest,
-            >,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::OpenTerminalResponse>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.TerminalService/OpenTerminal",
-            );
-            let mut req = request.into_streaming_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.TerminalService", "OpenTerminal"));
-            self.inner.streaming(req, path, codec).await
-        }
-        /// Plays the recording of a session: what its terminal showed, and when. The input is left out, because it has passwords
-        /// that the terminal did not show. Each reading is on record before its first byte. The recording of a session that is
-        /// open ends at the present. Fails with NOT_FOUND if the run has no recording of this session.
-        pub async fn read_recording(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ReadRecordingRequest>,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::ReadRecordingResponse>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.TerminalService/ReadRecording",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("cofferdam.v1.TerminalService", "ReadRecording"),
-                );
-            self.inner.server_streaming(req, path, codec).await
-        }
-    }
-}
-/// Generated server implementations.
-#[cfg(feature = "grpc")]
-pub mod terminal_service_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with TerminalServiceServer.
-    #[async_trait]
-    pub trait TerminalService: std::marker::Send + std::marker::Sync + 'static {
-        /// Server streaming response type for the OpenTerminal method.
-        type OpenTerminalStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::OpenTerminalResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// Runs a command, by default a login shell, on a terminal in the run's container. The first request is `start`; the
-        /// session ends with the command, with the stream, or with the run, and all its processes end with it.
-        async fn open_terminal(
-            &self,
-            request: tonic::Request<tonic::Streaming<super::OpenTerminalRequest>>,
-        ) -> std::result::Result<
-            tonic::Response<Self::OpenTerminalStream>,
-            tonic::Status,
-        >;
-        /// Server streaming response type for the ReadRecording method.
-        type ReadRecordingStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::ReadRecordingResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// Plays the recording of a session: what its terminal showed, and when. The input is left out, because it has passwords
-        /// that the terminal did not show. Each reading is on record before its first byte. The recording of a session that is
-        /// open ends at the present. Fails with NOT_FOUND if the run has no recording of this session.
-        async fn read_recording(
-            &self,
-            request: tonic::Request<super::ReadRecordingRequest>,
-        ) -> std::result::Result<
-            tonic::Response<Self::ReadRecordingStream>,
-            tonic::Status,
-        >;
-    }
-    /// Opens terminals in runs. For operators, not for agents: no policy judges the input, so it is recorded in full. The
-    /// audit log has the session's beginning before its first byte, and its end with the digest of the recording.
-    #[derive(Debug)]
-    pub struct TerminalServiceServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> TerminalServiceServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for TerminalServiceServer<T>
-    where
-        T: TerminalService,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/cofferdam.v1.TerminalService/OpenTerminal" => {
-                    #[allow(non_camel_case_types)]
-                    struct OpenTerminalSvc<T: TerminalService>(pub Arc<T>);
-                    impl<
-                        T: TerminalService,
-                    > tonic::server::StreamingService<super::OpenTerminalRequest>
-                    for OpenTerminalSvc<T> {
-                        type Response = super::OpenTerminalResponse;
-                        type ResponseStream = T::OpenTerminalStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<
-                                tonic::Streaming<super::OpenTerminalRequest>,
-                            >,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as TerminalService>::open_terminal(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = OpenTerminalSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.TerminalService/ReadRecording" => {
-                    #[allow(non_camel_case_types)]
-                    struct ReadRecordingSvc<T: TerminalService>(pub Arc<T>);
-                    impl<
-                        T: TerminalService,
-                    > tonic::server::ServerStreamingService<super::ReadRecordingRequest>
-                    for ReadRecordingSvc<T> {
-                        type Response = super::ReadRecordingResponse;
-                        type ResponseStream = T::ReadRecordingStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ReadRecordingRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as TerminalService>::read_recording(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ReadRecordingSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.server_streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for TerminalServiceServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "cofferdam.v1.TerminalService";
-    impl<T> tonic::server::NamedService for TerminalServiceServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
-/// One request of an agent. Exactly one field is set.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Operation {
-    /// The operation.
-    #[prost(
-        oneof = "operation::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
-    )]
-    pub kind: ::core::option::Option<operation::Kind>,
-}
-/// Nested message and enum types in `Operation`.
-pub mod operation {
-    /// The operation.
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Kind {
-        /// Read one regular file.
-        #[prost(message, tag = "1")]
-        Read(super::ReadRequest),
-        /// List a directory.
-        #[prost(message, tag = "2")]
-        List(super::ListRequest),
-        /// Find files by name.
-        #[prost(message, tag = "3")]
-        Glob(super::GlobRequest),
-        /// Find text in files.
-        #[prost(message, tag = "4")]
-        Grep(super::GrepRequest),
-        /// Run one command, without a shell.
-        #[prost(message, tag = "5")]
-        Exec(super::ExecRequest),
-        /// Run a shell script.
-        #[prost(message, tag = "6")]
-        Shell(super::ShellRequest),
-        /// Create or overwrite one file, atomically.
-        #[prost(message, tag = "7")]
-        Write(super::WriteRequest),
-        /// Change or create one file, atomically.
-        #[prost(message, tag = "8")]
-        Edit(super::EditRequest),
-        /// Change several files, all or none of them.
-        #[prost(message, tag = "9")]
-        Patch(super::PatchRequest),
-        /// Remove one file or an empty directory: to the run's trash.
-        #[prost(message, tag = "10")]
-        Delete(super::DeleteRequest),
-        /// Inspect the workspace's git repository, or add to it.
-        #[prost(message, tag = "11")]
-        Git(super::GitRequest),
-        /// Call a tool of an upstream MCP server.
-        #[prost(message, tag = "12")]
-        Mcp(super::McpRequest),
-        /// Start a process that stays after the call.
-        #[prost(message, tag = "13")]
-        Process(super::ProcessRequest),
-        /// Give a session a command or input.
-        #[prost(message, tag = "14")]
-        Session(super::SessionRequest),
-        /// Keep the state of the run, or go back to one that is kept.
-        #[prost(message, tag = "15")]
-        Checkpoint(super::CheckpointRequest),
-    }
-}
-impl ::prost::Name for Operation {
-    const NAME: &'static str = "Operation";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.Operation".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.Operation".into()
-    }
-}
-/// Result of an operation. Exactly one field is set.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Result {
-    /// The result, by the operation that made it.
-    #[prost(
-        oneof = "result::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
-    )]
-    pub kind: ::core::option::Option<result::Kind>,
-}
-/// Nested message and enum types in `Result`.
-pub mod result {
-    /// The result, by the operation that made it.
-    #[derive(serde::Serialize)]
-    #[serde(untagged)]
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Kind {
-        /// Result of `read`.
-        #[prost(message, tag = "1")]
-        Read(super::ReadResult),
-        /// Result of `list`.
-        #[prost(message, tag = "2")]
-        List(super::ListResult),
-        /// Result of `glob`.
-        #[prost(message, tag = "3")]
-        Glob(super::GlobResult),
-        /// Result of `grep`.
-        #[prost(message, tag = "4")]
-        Grep(super::GrepResult),
-        /// Result of `exec`.
-        #[prost(message, tag = "5")]
-        Exec(super::ExecResult),
-        /// Result of `shell`.
-        #[prost(message, tag = "6")]
-        Shell(super::ExecResult),
-        /// Result of `write`.
-        #[prost(message, tag = "7")]
-        Write(super::WriteResult),
-        /// Result of `edit`.
-        #[prost(message, tag = "8")]
-        Edit(super::EditResult),
-        /// Result of `patch`.
-        #[prost(message, tag = "9")]
-        Patch(super::PatchResult),
-        /// Result of `delete`.
-        #[prost(message, tag = "10")]
-        Delete(super::DeleteResult),
-        /// Result of `git`.
-        #[prost(message, tag = "11")]
-        Git(super::GitResult),
-        /// Result of a tool of an upstream MCP server.
-        #[prost(message, tag = "12")]
-        Mcp(super::McpResult),
-        /// Result of `process`.
-        #[prost(message, tag = "13")]
-        Process(super::ProcessResult),
-        /// Result of `session`.
-        #[prost(message, tag = "14")]
-        Session(super::SessionResult),
-        /// Result of `checkpoint`.
-        #[prost(message, tag = "15")]
-        Checkpoint(super::CheckpointResult),
-    }
-}
-impl ::prost::Name for Result {
-    const NAME: &'static str = "Result";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.Result".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.Result".into()
-    }
-}
-/// Failure of a tool that ran. The model should see it and can act on it.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ToolFailure {
-    /// One of the stable reasons, such as NOT_FOUND or SANDBOX_VIOLATION.
-    #[prost(string, tag = "1")]
-    pub reason: ::prost::alloc::string::String,
-    /// Message with the attempt, the problem and the next step. It contains no host path and no secret.
-    #[prost(string, tag = "2")]
-    pub message: ::prost::alloc::string::String,
-    /// Details for the next step, such as the line numbers of ambiguous matches.
-    #[prost(btree_map = "string, string", tag = "3")]
-    pub details: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
-}
-impl ::prost::Name for ToolFailure {
-    const NAME: &'static str = "ToolFailure";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ToolFailure".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ToolFailure".into()
-    }
-}
-/// Read one regular file, whole or in part. A request selects either lines or bytes.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ReadRequest {
-    /// `@project/a.rs`, `a.rs` (relative to @project) or `/workspace/a.rs`.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// First line, 1-based, inclusive. Default: the first.
-    #[prost(uint64, optional, tag = "2")]
-    pub start_line: ::core::option::Option<u64>,
-    /// Last line, 1-based, inclusive. Default: the last.
-    #[prost(uint64, optional, tag = "3")]
-    pub end_line: ::core::option::Option<u64>,
-    /// First byte, 0-based.
-    #[prost(uint64, optional, tag = "4")]
-    pub offset: ::core::option::Option<u64>,
-    /// Number of bytes from `offset`.
-    #[prost(uint64, optional, tag = "5")]
-    pub limit: ::core::option::Option<u64>,
-    /// Default: UTF-8 text.
-    #[prost(enumeration = "ContentEncoding", tag = "6")]
-    pub encoding: i32,
-    /// Set by `FileService` for its downloads: the content from `offset` on goes to the downloading client, and the result
-    /// has none of it. Default: an ordinary read.
-    #[prost(enumeration = "Transfer", tag = "7")]
-    pub transfer: i32,
-}
-impl ::prost::Name for ReadRequest {
-    const NAME: &'static str = "ReadRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ReadRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ReadRequest".into()
-    }
-}
-/// A file, or the asked part of it.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ReadResult {
-    /// Path in alias form, such as `@project/a.rs`.
-    #[prost(string, tag = "9")]
-    pub path: ::prost::alloc::string::String,
-    /// The content; the beginning of it when `truncated`; empty when `binary` and text was asked for.
-    #[prost(string, tag = "1")]
-    pub content: ::prost::alloc::string::String,
-    /// Encoding of `content`.
-    #[prost(enumeration = "ContentEncoding", tag = "8")]
-    #[serde(serialize_with = "crate::plain::encoding")]
-    pub encoding: i32,
-    /// Size of the whole file, in bytes.
-    #[prost(uint64, tag = "2")]
-    pub size_bytes: u64,
-    /// SHA-256 of the whole file, lower-case hex.
-    #[prost(string, tag = "3")]
-    pub sha256: ::prost::alloc::string::String,
-    /// Number of lines in the whole file; a last line without newline counts.
-    #[prost(uint64, tag = "4")]
-    pub total_lines: u64,
-    /// First line in `content`, 1-based; 0 when bytes were asked for or the content is empty.
-    #[prost(uint64, tag = "10")]
-    pub start_line: u64,
-    /// Last line in `content`, 1-based, inclusive; 0 when bytes were asked for or the content is empty.
-    #[prost(uint64, tag = "11")]
-    pub end_line: u64,
-    /// The content is only a part of the request: `hint` says how to continue.
-    #[prost(bool, tag = "5")]
-    pub truncated: bool,
-    /// The file is not UTF-8 text.
-    #[prost(bool, tag = "7")]
-    pub binary: bool,
-    /// Next request to make when `truncated` or `binary`.
-    #[prost(string, tag = "6")]
-    pub hint: ::prost::alloc::string::String,
-    /// For a download: bytes that were sent; for an archive those of the archive.
-    #[prost(uint64, tag = "12")]
-    #[serde(skip_serializing_if = "crate::plain::is_zero")]
-    pub sent_bytes: u64,
-    /// For a download of a directory: number of files, directories and links in it.
-    #[prost(uint64, tag = "13")]
-    #[serde(skip_serializing_if = "crate::plain::is_zero")]
-    pub entries: u64,
-    /// For a download of a directory: number of entries that may not be read, are no files, or are links that leave the
-    /// directory.
-    #[prost(uint64, tag = "14")]
-    #[serde(skip_serializing_if = "crate::plain::is_zero")]
-    pub left_out: u64,
-}
-impl ::prost::Name for ReadResult {
-    const NAME: &'static str = "ReadResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ReadResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ReadResult".into()
-    }
-}
-/// List the entries of a directory.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListRequest {
-    /// The directory. Default: `@project`.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// Number of levels to descend, 1 to 16. Default 1: direct children.
-    #[prost(uint32, optional, tag = "2")]
-    pub depth: ::core::option::Option<u32>,
-    /// Include names that begin with a dot.
-    #[prost(bool, tag = "3")]
-    pub include_hidden: bool,
-    /// Include symbolic links (shown, never followed).
-    #[prost(bool, tag = "4")]
-    pub include_symlinks: bool,
-    /// At most so many entries, 1 to 10,000. Default 200.
-    #[prost(uint32, optional, tag = "5")]
-    pub max_entries: ::core::option::Option<u32>,
-}
-impl ::prost::Name for ListRequest {
-    const NAME: &'static str = "ListRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ListRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ListRequest".into()
-    }
-}
-/// An entry of a directory.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Entry {
-    /// Path in alias form.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// Last component of the path. Bytes that are not UTF-8 appear as U+FFFD.
-    #[prost(string, tag = "2")]
-    pub name: ::prost::alloc::string::String,
-    /// Kind of the entry.
-    #[prost(enumeration = "entry::Type", tag = "3")]
-    #[serde(serialize_with = "crate::plain::entry_type")]
-    pub r#type: i32,
-    /// Size in bytes; 0 for anything but files.
-    #[prost(uint64, tag = "4")]
-    pub size_bytes: u64,
-    /// Modification time, seconds since 1970-01-01 UTC.
-    #[prost(int64, tag = "5")]
-    pub modified_unix_seconds: i64,
-}
-/// Nested message and enum types in `Entry`.
-pub mod entry {
-    /// Kinds of file.
-    #[derive(serde::Serialize)]
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "lowercase")]
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Type {
-        /// Not known.
-        Unspecified = 0,
-        /// A regular file.
-        File = 1,
-        /// A directory.
-        Directory = 2,
-        /// A symbolic link.
-        Symlink = 3,
-        /// A FIFO, socket or device.
-        Other = 4,
-    }
-    impl Type {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "TYPE_UNSPECIFIED",
-                Self::File => "FILE",
-                Self::Directory => "DIRECTORY",
-                Self::Symlink => "SYMLINK",
-                Self::Other => "OTHER",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "TYPE_UNSPECIFIED" => Some(Self::Unspecified),
-                "FILE" => Some(Self::File),
-                "DIRECTORY" => Some(Self::Directory),
-                "SYMLINK" => Some(Self::Symlink),
-                "OTHER" => Some(Self::Other),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for Entry {
-    const NAME: &'static str = "Entry";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.Entry".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.Entry".into()
-    }
-}
-/// The entries, sorted by path, byte by byte.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListResult {
-    /// Path of the directory in alias form.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// The entries.
-    #[prost(message, repeated, tag = "2")]
-    pub entries: ::prost::alloc::vec::Vec<Entry>,
-    /// There are more entries than were returned.
-    #[prost(bool, tag = "3")]
-    pub truncated: bool,
-    /// Number of entries without skipped ones; a lower bound when `truncated`.
-    #[prost(uint64, tag = "5")]
-    pub total_entries: u64,
-    /// Next step when `truncated`; a summary of `left_out` when there is no entry.
-    #[prost(string, tag = "4")]
-    pub hint: ::prost::alloc::string::String,
-    /// Counts of what the list left out. Absent: nothing was left out.
-    #[prost(message, optional, tag = "6")]
-    pub left_out: ::core::option::Option<LeftOut>,
-}
-impl ::prost::Name for ListResult {
-    const NAME: &'static str = "ListResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ListResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ListResult".into()
-    }
-}
-/// Find files by name.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GlobRequest {
-    /// Directory to search in. Default: `@project`.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// `*`, `**`, `?`, `{a,b}`, `\[…\]`, matched against the path relative to `path`; case counts. A pattern without a slash
-    /// matches names at any depth. A pattern that begins with `@project/`, `/workspace/` or another mount's root matches
-    /// paths from there. The directories that it names in full before its first `*` are searched even if they are hidden,
-    /// ignored or links.
-    #[prost(string, tag = "2")]
-    pub pattern: ::prost::alloc::string::String,
-    /// Include hidden files, and files that ignore files exclude.
-    #[prost(bool, tag = "3")]
-    pub include_ignored: bool,
-    /// At most so many results, 1 to 10,000. Default 200.
-    #[prost(uint32, optional, tag = "4")]
-    pub max_results: ::core::option::Option<u32>,
-}
-impl ::prost::Name for GlobRequest {
-    const NAME: &'static str = "GlobRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GlobRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GlobRequest".into()
-    }
-}
-/// Paths that matched, sorted.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GlobResult {
-    /// In alias form.
-    #[prost(string, repeated, tag = "1")]
-    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// There are more, or the walk reached its bound.
-    #[prost(bool, tag = "2")]
-    pub truncated: bool,
-    /// Next step when `truncated`; a summary of `left_out` when nothing matched.
-    #[prost(string, tag = "3")]
-    pub hint: ::prost::alloc::string::String,
-    /// Counts of what the search left out. Absent: nothing was left out.
-    #[prost(message, optional, tag = "4")]
-    pub left_out: ::core::option::Option<LeftOut>,
-}
-impl ::prost::Name for GlobResult {
-    const NAME: &'static str = "GlobResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GlobResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GlobResult".into()
-    }
-}
-/// Numbers of files and directories that a search or a list left out, so that an empty answer is not taken for a
-/// complete one. Entries below a directory that was left out are not counted. When `max_matches` or `max_results` was
-/// reached, the numbers cover only the searched part.
-#[derive(serde::Serialize)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct LeftOut {
-    /// Excluded by an ignore file, or named `node_modules` (`grep` alone).
-    #[prost(uint64, tag = "1")]
-    pub ignored: u64,
-    /// Names that begin with a dot, except `.git`.
-    #[prost(uint64, tag = "2")]
-    pub hidden: u64,
-    /// Symbolic links, which are not followed.
-    #[prost(uint64, tag = "3")]
-    pub links: u64,
-    /// FIFOs, sockets and devices.
-    #[prost(uint64, tag = "4")]
-    pub special: u64,
-    /// Files with NUL bytes.
-    #[prost(uint64, tag = "5")]
-    pub binary: u64,
-    /// Could not be opened or read.
-    #[prost(uint64, tag = "6")]
-    pub unreadable: u64,
-    /// Files that were searched in part: a line is too long, or they could not be read to their end.
-    #[prost(uint64, tag = "7")]
-    pub unfinished: u64,
-    /// Withheld from this call by the profile's rules for paths.
-    #[prost(uint64, tag = "8")]
-    pub withheld: u64,
-}
-impl ::prost::Name for LeftOut {
-    const NAME: &'static str = "LeftOut";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.LeftOut".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.LeftOut".into()
-    }
-}
-/// Find text in files below a directory, or in one file.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GrepRequest {
-    /// Directory or file. Default: `@project`.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// Literal text; a regular expression when `regex` is set or when written `/…/` or `/…/i`. With `regex`, slashes are part of it.
-    #[prost(string, tag = "2")]
-    pub pattern: ::prost::alloc::string::String,
-    /// `pattern` is a regular expression (Rust regex syntax: linear time, no look-around).
-    #[prost(bool, tag = "3")]
-    pub regex: bool,
-    /// Ignore case.
-    #[prost(bool, tag = "4")]
-    pub case_insensitive: bool,
-    /// Lines of context before a match, 0 to 20. Default 1.
-    #[prost(uint32, optional, tag = "5")]
-    pub before: ::core::option::Option<u32>,
-    /// Lines of context after a match, 0 to 20. Default 1.
-    #[prost(uint32, optional, tag = "6")]
-    pub after: ::core::option::Option<u32>,
-    /// Only files whose path matches this pattern, as in `GlobRequest`.
-    #[prost(string, tag = "7")]
-    pub glob: ::prost::alloc::string::String,
-    /// At most so many matches, 1 to 1,000. Default 50.
-    #[prost(uint32, optional, tag = "8")]
-    pub max_matches: ::core::option::Option<u32>,
-    /// Also search hidden files, `node_modules` and files that ignore files exclude. `.git` is searched only as the
-    /// `path`.
-    #[prost(bool, tag = "9")]
-    pub include_ignored: bool,
-    /// Return only the first match of each file. `max_matches` then counts files. Default: all matches.
-    #[prost(bool, tag = "10")]
-    pub one_per_file: bool,
-}
-impl ::prost::Name for GrepRequest {
-    const NAME: &'static str = "GrepRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GrepRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GrepRequest".into()
-    }
-}
-/// One matching line.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GrepMatch {
-    /// Path in alias form.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// Line number, 1-based.
-    #[prost(uint64, tag = "2")]
-    pub line: u64,
-    /// The line without its newline, clipped at 400 characters.
-    #[prost(string, tag = "3")]
-    pub text: ::prost::alloc::string::String,
-    /// Lines before it, oldest first.
-    #[prost(string, repeated, tag = "4")]
-    pub before: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Lines after it.
-    #[prost(string, repeated, tag = "5")]
-    pub after: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-impl ::prost::Name for GrepMatch {
-    const NAME: &'static str = "GrepMatch";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GrepMatch".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GrepMatch".into()
-    }
-}
-/// Matches, by path and line.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct GrepResult {
-    /// The matches.
-    #[prost(message, repeated, tag = "1")]
-    pub matches: ::prost::alloc::vec::Vec<GrepMatch>,
-    /// The search stopped early.
-    #[prost(bool, tag = "2")]
-    pub truncated: bool,
-    /// Next step when `truncated`.
-    #[prost(string, tag = "3")]
-    pub hint: ::prost::alloc::string::String,
-    /// Number of files that were searched.
-    #[prost(uint64, tag = "4")]
-    pub files_searched: u64,
-    /// Files with at least one match among `matches`.
-    #[prost(uint64, tag = "5")]
-    pub files_matched: u64,
-    /// Files left out because they are binary or could not be read.
-    #[prost(uint64, tag = "6")]
-    pub files_skipped: u64,
-    /// Counts of what the search left out. Absent: nothing was left out.
-    #[prost(message, optional, tag = "7")]
-    pub left_out: ::core::option::Option<LeftOut>,
-}
-impl ::prost::Name for GrepResult {
-    const NAME: &'static str = "GrepResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GrepResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GrepResult".into()
-    }
-}
-/// Run one command: argv, never a shell string. All processes that it started end with it, unless the profile keeps them
-/// (`exec.background: keep`). Start a program that should stay with `process`.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ExecRequest {
-    /// Program: a name to be looked up in PATH, or a path: absolute, relative to `cwd`, or in alias form. Policy judges the whole
-    /// path. Text without `#!` is run by `sh`. A program that cannot be run fails with `exit_code` in the details: 127 where it, or
-    /// its interpreter, does not exist, and 126 otherwise.
-    #[prost(string, tag = "1")]
-    pub command: ::prost::alloc::string::String,
-    /// Its arguments.
-    #[prost(string, repeated, tag = "2")]
-    pub args: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Working directory. Default: `@project`.
-    #[prost(string, tag = "3")]
-    pub cwd: ::prost::alloc::string::String,
-    /// Environment, beside the run's own; only names that the profile allows.
-    #[prost(btree_map = "string, string", tag = "4")]
-    pub env: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
-    /// Bytes for its standard input. Default: none, end of file at once.
-    #[prost(bytes = "vec", tag = "5")]
-    pub stdin: ::prost::alloc::vec::Vec<u8>,
-    /// Milliseconds until the command and all processes that it started are ended. Default: the profile's
-    /// `exec.default_timeout_s`. At most its `exec.max_timeout_s`.
-    #[prost(uint64, optional, tag = "6")]
-    pub timeout_ms: ::core::option::Option<u64>,
-    /// Refuse the command (`COMMAND_NOT_ALLOWED`, `SANDBOX_VIOLATION`) unless it is known only to read inside the mounts:
-    /// `cat`, `head`, `tail`, `find` and `wc` with harmless arguments. In every profile. Default: false.
-    #[prost(bool, tag = "7")]
-    pub only_reads: bool,
-    /// A file whose content is the standard input, of any size, in place of `stdin`. Only in profiles that judge no command.
-    #[prost(string, tag = "8")]
-    pub stdin_file: ::prost::alloc::string::String,
-}
-impl ::prost::Name for ExecRequest {
-    const NAME: &'static str = "ExecRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ExecRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ExecRequest".into()
-    }
-}
-/// Run a shell script: `bash -lc SCRIPT`, or `sh -lc SCRIPT` where the image has no bash.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ShellRequest {
-    /// The script, at most 64 KiB; in profiles with more `max_argv_bytes` than usual, one byte less than 128 KiB.
-    #[prost(string, tag = "1")]
-    pub script: ::prost::alloc::string::String,
-    /// Working directory. Default: `@project`.
-    #[prost(string, tag = "2")]
-    pub cwd: ::prost::alloc::string::String,
-    /// Environment, beside the run's own; only names that the profile allows.
-    #[prost(btree_map = "string, string", tag = "3")]
-    pub env: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
-    /// Bytes for its standard input. Default: none, end of file at once.
-    #[prost(bytes = "vec", tag = "4")]
-    pub stdin: ::prost::alloc::vec::Vec<u8>,
-    /// Milliseconds until the script and all processes that it started are ended. Default: the profile's
-    /// `exec.default_timeout_s`. At most its `exec.max_timeout_s`.
-    #[prost(uint64, optional, tag = "5")]
-    pub timeout_ms: ::core::option::Option<u64>,
-    /// A file whose content is the standard input, of any size, in place of `stdin`. Only in profiles that judge no command.
-    #[prost(string, tag = "6")]
-    pub stdin_file: ::prost::alloc::string::String,
-}
-impl ::prost::Name for ShellRequest {
-    const NAME: &'static str = "ShellRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ShellRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ShellRequest".into()
-    }
-}
-/// Start a process that stays: until its first program ends, it is killed, its timeout passes or its run ends.
-/// `ProcessService` exchanges input and output with it.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ProcessRequest {
-    /// Program, as in `exec`. Exactly one of `command` and `script` is set.
-    #[prost(string, tag = "1")]
-    pub command: ::prost::alloc::string::String,
-    /// Its arguments.
-    #[prost(string, repeated, tag = "2")]
-    pub args: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// A shell script, as in `shell`.
-    #[prost(string, tag = "3")]
-    pub script: ::prost::alloc::string::String,
-    /// Working directory. Default: `@project`.
-    #[prost(string, tag = "4")]
-    pub cwd: ::prost::alloc::string::String,
-    /// Environment, beside the run's own; only names that the profile allows.
-    #[prost(btree_map = "string, string", tag = "5")]
-    pub env: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
-    /// Keep its standard input open, for `WriteStdin`. Default: end of file at once.
-    #[prost(bool, tag = "6")]
-    pub stdin: bool,
-    /// Give it a terminal of this size instead of pipes. Its standard input is open then. Default: pipes.
-    #[prost(message, optional, tag = "7")]
-    pub terminal: ::core::option::Option<TerminalSize>,
-    /// Tag that the client chooses, to find the process by: at most 64 of `A-Z a-z 0-9 . _ -`. Default: none.
-    #[prost(string, tag = "8")]
-    pub tag: ::prost::alloc::string::String,
-    /// Milliseconds until it and all processes that it started are ended, at most a day. Default: none, so that it ends
-    /// with its run.
-    #[prost(uint64, optional, tag = "9")]
-    pub timeout_ms: ::core::option::Option<u64>,
-    /// Make it a session: a shell on a terminal, bash where the image has it and `sh` elsewhere, which gets its commands by the
-    /// operation `session`. Neither `command` nor `script` is set then. The terminal has 24 rows and 80 columns unless
-    /// `terminal` says otherwise; it does not echo, and it leaves newlines as they are.
-    #[prost(bool, tag = "10")]
-    pub session: bool,
-}
-impl ::prost::Name for ProcessRequest {
-    const NAME: &'static str = "ProcessRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ProcessRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ProcessRequest".into()
-    }
-}
-/// A process that was started.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ProcessResult {
-    /// Its id, which is the call's as well.
-    #[prost(string, tag = "1")]
-    pub process_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for ProcessResult {
-    const NAME: &'static str = "ProcessResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ProcessResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ProcessResult".into()
-    }
-}
-/// Give a session a command or input, or continue to wait for its running command. The answer comes when the command is
-/// over, when its output matches, or when the time is over. In the last two cases the command runs on, and the client
-/// can ask again.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SessionRequest {
-    /// The session. Required.
-    #[prost(string, tag = "1")]
-    pub session_id: ::prost::alloc::string::String,
-    /// Shell code, as in `shell`: any number of lines, at most 64 KiB. It runs in the session's shell itself, so its
-    /// directory, variables, functions and jobs last. Refused while another command runs.
-    #[prost(string, tag = "2")]
-    pub command: ::prost::alloc::string::String,
-    /// Input for the running program, at most 64 KiB. With neither `command` nor `input` the request only waits.
-    #[prost(string, tag = "3")]
-    pub input: ::prost::alloc::string::String,
-    /// Regular expressions, without look-around and back references, over bytes: the answer comes when the output matches
-    /// one of them. At most 16, each at most 1 KiB.
-    #[prost(string, repeated, tag = "4")]
-    pub expect: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Milliseconds after which the answer comes in any case. Default: the profile's, as for `exec`.
-    #[prost(uint64, optional, tag = "5")]
-    pub timeout_ms: ::core::option::Option<u64>,
-}
-impl ::prost::Name for SessionRequest {
-    const NAME: &'static str = "SessionRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.SessionRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.SessionRequest".into()
-    }
-}
-/// Output of a session, and the state of its command.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SessionResult {
-    /// Reason for the answer.
-    #[prost(enumeration = "session_result::State", tag = "1")]
-    #[serde(serialize_with = "crate::plain::session_state")]
-    pub state: i32,
-    /// Output since the last answer, or since the command began; with a match, the output before it. Both streams, UTF-8
-    /// with replacement characters; head and tail if it is too long.
-    #[prost(string, tag = "2")]
-    pub output: ::prost::alloc::string::String,
-    /// Number of bytes of that output.
-    #[prost(uint64, tag = "3")]
-    pub output_bytes: u64,
-    /// Number of these bytes that are left out. The process's output has them.
-    #[prost(uint64, tag = "4")]
-    pub omitted_bytes: u64,
-    /// Position of the first of them in the process's standard output.
-    #[prost(uint64, tag = "5")]
-    pub output_offset: u64,
-    /// Exit code of the command, or of the shell if the session has ended. Absent while the command runs, and where it is not
-    /// known, because the daemon was restarted meanwhile.
-    #[prost(int32, optional, tag = "6")]
-    pub exit_code: ::core::option::Option<i32>,
-    /// Index in `expect` of the expression that matches, from 0. Only with MATCHED.
-    #[prost(uint32, optional, tag = "7")]
-    pub matched: ::core::option::Option<u32>,
-    /// The text that matches. The next answer begins after it.
-    #[prost(string, tag = "8")]
-    pub matched_text: ::prost::alloc::string::String,
-    /// Cause of an early end: with DONE a limit of memory or of a file's size; with ENDED the cause of the shell's end, as in
-    /// `Process.ended_by`. After each of them the call has failed, whatever the exit code is.
-    #[prost(enumeration = "exec_result::EndedBy", tag = "9")]
-    #[serde(serialize_with = "crate::plain::ended_by")]
-    pub ended_by: i32,
-}
-/// Nested message and enum types in `SessionResult`.
-pub mod session_result {
-    /// Reason for the answer.
-    #[derive(serde::Serialize)]
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum State {
-        /// Never sent.
-        Unspecified = 0,
-        /// The command is over, and the session takes the next command.
-        Done = 1,
-        /// The output matches `expect`. The command still runs.
-        Matched = 2,
-        /// The time was over. The command still runs: wait again, send input, or interrupt it.
-        Running = 3,
-        /// The shell has ended, and the session with it.
-        Ended = 4,
-        /// The shell reads lines but does not report the end of a command, because code that ran in it has broken it. Close
-        /// the session.
-        Unanswered = 5,
-    }
-    impl State {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "STATE_UNSPECIFIED",
-                Self::Done => "DONE",
-                Self::Matched => "MATCHED",
-                Self::Running => "RUNNING",
-                Self::Ended => "ENDED",
-                Self::Unanswered => "UNANSWERED",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
-                "DONE" => Some(Self::Done),
-                "MATCHED" => Some(Self::Matched),
-                "RUNNING" => Some(Self::Running),
-                "ENDED" => Some(Self::Ended),
-                "UNANSWERED" => Some(Self::Unanswered),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for SessionResult {
-    const NAME: &'static str = "SessionResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.SessionResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.SessionResult".into()
-    }
-}
-/// End and output of a command. Also set on failure.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ExecResult {
-    /// Standard output as UTF-8 with replacement characters; head and tail when it was too long.
-    #[prost(string, tag = "1")]
-    pub stdout: ::prost::alloc::string::String,
-    /// Standard error, likewise.
-    #[prost(string, tag = "2")]
-    pub stderr: ::prost::alloc::string::String,
-    /// Exit code; 128 and the number of the signal where one ended it. Absent only if the call failed: its time was over,
-    /// or the end is not known.
-    #[prost(int32, optional, tag = "3")]
-    pub exit_code: ::core::option::Option<i32>,
-    /// Signal that ended it.
-    #[prost(int32, optional, tag = "4")]
-    pub signal: ::core::option::Option<i32>,
-    /// The timeout ended it.
-    #[prost(bool, tag = "5")]
-    pub timed_out: bool,
-    /// Bytes that it wrote to standard output.
-    #[prost(uint64, tag = "6")]
-    pub stdout_bytes: u64,
-    /// Bytes that it wrote to standard error.
-    #[prost(uint64, tag = "7")]
-    pub stderr_bytes: u64,
-    /// Bytes left out of `stdout` above.
-    #[prost(uint64, tag = "8")]
-    pub stdout_omitted_bytes: u64,
-    /// Bytes left out of `stderr` above.
-    #[prost(uint64, tag = "9")]
-    pub stderr_omitted_bytes: u64,
-    /// User and system CPU time, microseconds. Its cgroup counts all processes that it started, also orphans and killed
-    /// ones. Without a cgroup: the time of the command and of the children that it waited for.
-    #[prost(uint64, tag = "10")]
-    pub cpu_time_us: u64,
-    /// Peak resident memory of its largest process, bytes. Counted are the command itself, the children that it waited
-    /// for, and the processes that were left at its end. Not a sum.
-    #[prost(uint64, tag = "11")]
-    pub peak_memory_bytes: u64,
-    /// Wall-clock time, microseconds.
-    #[prost(uint64, tag = "12")]
-    pub wall_time_us: u64,
-    /// Evidence about the end of the command and of the processes that it started.
-    #[prost(message, optional, tag = "13")]
-    pub kill: ::core::option::Option<KillEvidence>,
-    /// Cause of an early end. After each of them the call has failed, whatever the exit code is.
-    #[prost(enumeration = "exec_result::EndedBy", tag = "14")]
-    #[serde(serialize_with = "crate::plain::ended_by")]
-    pub ended_by: i32,
-    /// Limits of the run that were reached while it ran, even if they did not end it. They apply to all commands of the run
-    /// together, so another command at the same time may have reached them.
-    #[prost(enumeration = "exec_result::Limit", repeated, tag = "15")]
-    #[serde(serialize_with = "crate::plain::limits")]
-    pub limits_hit: ::prost::alloc::vec::Vec<i32>,
-    /// Explanation of the end or the limits, and the next step; empty if there is none.
-    #[prost(string, tag = "16")]
-    pub hint: ::prost::alloc::string::String,
-}
-/// Nested message and enum types in `ExecResult`.
-pub mod exec_result {
-    /// Causes of an early end, of a command, of a process and of a session's shell.
-    #[derive(serde::Serialize)]
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum EndedBy {
-        /// It ended by itself, or the cause is not known.
-        Unspecified = 0,
-        /// Its timeout, or the call's.
-        Timeout = 1,
-        /// A cancellation of the call.
-        Cancelled = 2,
-        /// It wrote more than a command may. Never of a process.
-        OutputLimit = 3,
-        /// The kernel killed it because the run had no memory left.
-        MemoryLimit = 4,
-        /// The kernel ended it because it wrote a larger file than the run may have.
-        FileSizeLimit = 5,
-        /// Its run had used up its quota of the daemon's disk, and all commands of the run were killed.
-        DiskQuota = 6,
-        /// Its run ended.
-        RunEnded = 7,
-        /// A client killed it. Only of a process.
-        Killed = 8,
-        /// It was lost, with what keeps it in the container or with the daemon. Only of a process.
-        Interrupted = 9,
-    }
-    impl EndedBy {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "ENDED_BY_UNSPECIFIED",
-                Self::Timeout => "TIMEOUT",
-                Self::Cancelled => "CANCELLED",
-                Self::OutputLimit => "OUTPUT_LIMIT",
-                Self::MemoryLimit => "MEMORY_LIMIT",
-                Self::FileSizeLimit => "FILE_SIZE_LIMIT",
-                Self::DiskQuota => "DISK_QUOTA",
-                Self::RunEnded => "RUN_ENDED",
-                Self::Killed => "KILLED",
-                Self::Interrupted => "INTERRUPTED",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "ENDED_BY_UNSPECIFIED" => Some(Self::Unspecified),
-                "TIMEOUT" => Some(Self::Timeout),
-                "CANCELLED" => Some(Self::Cancelled),
-                "OUTPUT_LIMIT" => Some(Self::OutputLimit),
-                "MEMORY_LIMIT" => Some(Self::MemoryLimit),
-                "FILE_SIZE_LIMIT" => Some(Self::FileSizeLimit),
-                "DISK_QUOTA" => Some(Self::DiskQuota),
-                "RUN_ENDED" => Some(Self::RunEnded),
-                "KILLED" => Some(Self::Killed),
-                "INTERRUPTED" => Some(Self::Interrupted),
-                _ => None,
-            }
-        }
-    }
-    /// Limits of a run.
-    #[derive(serde::Serialize)]
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Limit {
-        /// Never sent.
-        Unspecified = 0,
-        /// Memory: the kernel killed one of the run's processes.
-        Memory = 1,
-        /// Processes and threads: the kernel refused to make one more.
-        Processes = 2,
-        /// Bytes that a command may write to its two streams.
-        Output = 3,
-        /// Size of a file.
-        FileSize = 4,
-        /// `/tmp` is full.
-        TmpSpace = 5,
-        /// `/dev/shm` is full.
-        ShmSpace = 6,
-        /// The file system of `@project` is full.
-        ProjectSpace = 7,
-        /// The file system of `@state` is full.
-        StateSpace = 8,
-        /// The run's quota of the daemon's disk.
-        Disk = 9,
-    }
-    impl Limit {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "LIMIT_UNSPECIFIED",
-                Self::Memory => "MEMORY",
-                Self::Processes => "PROCESSES",
-                Self::Output => "OUTPUT",
-                Self::FileSize => "FILE_SIZE",
-                Self::TmpSpace => "TMP_SPACE",
-                Self::ShmSpace => "SHM_SPACE",
-                Self::ProjectSpace => "PROJECT_SPACE",
-                Self::StateSpace => "STATE_SPACE",
-                Self::Disk => "DISK",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "LIMIT_UNSPECIFIED" => Some(Self::Unspecified),
-                "MEMORY" => Some(Self::Memory),
-                "PROCESSES" => Some(Self::Processes),
-                "OUTPUT" => Some(Self::Output),
-                "FILE_SIZE" => Some(Self::FileSize),
-                "TMP_SPACE" => Some(Self::TmpSpace),
-                "SHM_SPACE" => Some(Self::ShmSpace),
-                "PROJECT_SPACE" => Some(Self::ProjectSpace),
-                "STATE_SPACE" => Some(Self::StateSpace),
-                "DISK" => Some(Self::Disk),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for ExecResult {
-    const NAME: &'static str = "ExecResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ExecResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ExecResult".into()
-    }
-}
-/// Proof that no process of a command is left.
-#[derive(serde::Serialize)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct KillEvidence {
-    /// Processes that had to be ended after the command itself was over.
-    #[prost(uint32, tag = "1")]
-    pub ended: u32,
-    /// Processes left at the last scan; 0 is the proof.
-    #[prost(uint32, tag = "2")]
-    pub left: u32,
-    /// How they were ended.
-    #[prost(enumeration = "kill_evidence::Method", tag = "3")]
-    #[serde(serialize_with = "crate::plain::method")]
-    pub method: i32,
-    /// Time from the first signal to the last scan, microseconds. It includes the time that a command gets to end by
-    /// itself after SIGTERM. 0 if no process had to be ended.
-    #[prost(uint64, tag = "4")]
-    pub took_us: u64,
-    /// Processes that go on running after the command, because the profile keeps them (`exec.background: keep`). They are listed
-    /// by `ProcessService.ListProcesses` under the id of the call.
-    #[prost(uint32, tag = "5")]
-    pub running: u32,
-}
-/// Nested message and enum types in `KillEvidence`.
-pub mod kill_evidence {
-    /// How processes are ended.
-    #[derive(serde::Serialize)]
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Method {
-        /// Not known.
-        Unspecified = 0,
-        /// There was none to end.
-        NoneNeeded = 1,
-        /// By `cgroup.kill` of cgroup v2.
-        CgroupV2Kill = 2,
-        /// By signals to the processes of a frozen cgroup of version 1.
-        CgroupV1Freezer = 3,
-        /// By signals to all descendants that `/proc` shows: there is no cgroup.
-        Descendants = 4,
-        /// The cgroup could not be emptied, and what is left in it is not known for sure.
-        Failed = 5,
-    }
-    impl Method {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "METHOD_UNSPECIFIED",
-                Self::NoneNeeded => "NONE_NEEDED",
-                Self::CgroupV2Kill => "CGROUP_V2_KILL",
-                Self::CgroupV1Freezer => "CGROUP_V1_FREEZER",
-                Self::Descendants => "DESCENDANTS",
-                Self::Failed => "FAILED",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "METHOD_UNSPECIFIED" => Some(Self::Unspecified),
-                "NONE_NEEDED" => Some(Self::NoneNeeded),
-                "CGROUP_V2_KILL" => Some(Self::CgroupV2Kill),
-                "CGROUP_V1_FREEZER" => Some(Self::CgroupV1Freezer),
-                "DESCENDANTS" => Some(Self::Descendants),
-                "FAILED" => Some(Self::Failed),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for KillEvidence {
-    const NAME: &'static str = "KillEvidence";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.KillEvidence".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.KillEvidence".into()
-    }
-}
-/// Create or overwrite one file.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct WriteRequest {
-    /// The file. Missing parent directories are made.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// Its whole new content.
-    #[prost(string, tag = "2")]
-    pub content: ::prost::alloc::string::String,
-    /// Only when the file's present SHA-256 (lower-case hex) is this.
-    #[prost(string, tag = "3")]
-    pub if_match_sha256: ::prost::alloc::string::String,
-    /// Only when there is no file yet.
-    #[prost(bool, tag = "4")]
-    pub create_only: bool,
-    /// Encoding of `content`. Default: UTF-8 text.
-    #[prost(enumeration = "ContentEncoding", tag = "5")]
-    pub encoding: i32,
-    /// Set by `FileService`, in place of `content`: the upload. Default: none.
-    #[prost(message, optional, tag = "6")]
-    pub uploaded: ::core::option::Option<UploadedContent>,
-    /// Permission bits of the file, at most 0777. Default: those of the file that is replaced, else 0644.
-    #[prost(uint32, optional, tag = "7")]
-    pub mode: ::core::option::Option<u32>,
-}
-impl ::prost::Name for WriteRequest {
-    const NAME: &'static str = "WriteRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.WriteRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.WriteRequest".into()
-    }
-}
-/// Content that the daemon has from an upload.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct UploadedContent {
-    /// The upload, of the same run.
-    #[prost(string, tag = "1")]
-    pub upload_id: ::prost::alloc::string::String,
-    /// Its length, bytes.
-    #[prost(uint64, tag = "2")]
-    pub size_bytes: u64,
-    /// Its SHA-256, lower-case hex.
-    #[prost(string, tag = "3")]
-    pub sha256: ::prost::alloc::string::String,
-    /// It is a tar archive, which is unpacked beneath `path`, a directory. Default: it is the content of the file.
-    #[prost(bool, tag = "4")]
-    pub archive: bool,
-}
-impl ::prost::Name for UploadedContent {
-    const NAME: &'static str = "UploadedContent";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.UploadedContent".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.UploadedContent".into()
-    }
-}
-/// Result of `write`.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct WriteResult {
-    /// Path in alias form.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// Size of the new content, bytes.
-    #[prost(uint64, tag = "2")]
-    pub bytes_written: u64,
-    /// SHA-256 of the old content; empty when there was no file.
-    #[prost(string, tag = "3")]
-    pub sha256_before: ::prost::alloc::string::String,
-    /// SHA-256 of the new content.
-    #[prost(string, tag = "4")]
-    pub sha256_after: ::prost::alloc::string::String,
-    /// The file is new.
-    #[prost(bool, tag = "5")]
-    pub created: bool,
-    /// For an archive: number of files, directories and links that were unpacked. `sha256_after` is the archive's.
-    #[prost(uint64, tag = "6")]
-    #[serde(skip_serializing_if = "crate::plain::is_zero")]
-    pub entries: u64,
-}
-impl ::prost::Name for WriteResult {
-    const NAME: &'static str = "WriteResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.WriteResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.WriteResult".into()
-    }
-}
-/// Change one file.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct EditRequest {
-    /// The file.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// Only when the file's present SHA-256 (lower-case hex) is this.
-    #[prost(string, tag = "5")]
-    pub if_match_sha256: ::prost::alloc::string::String,
-    /// The change.
-    #[prost(oneof = "edit_request::Change", tags = "2, 3, 4")]
-    pub change: ::core::option::Option<edit_request::Change>,
-}
-/// Nested message and enum types in `EditRequest`.
-pub mod edit_request {
-    /// The change.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum Change {
-        /// Replace text that occurs exactly once.
-        #[prost(message, tag = "2")]
-        StrReplace(super::StrReplace),
-        /// Create the file; an error if it exists.
-        #[prost(message, tag = "3")]
-        Create(super::CreateFile),
-        /// Insert text after a line.
-        #[prost(message, tag = "4")]
-        Insert(super::InsertText),
-    }
-}
-impl ::prost::Name for EditRequest {
-    const NAME: &'static str = "EditRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.EditRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.EditRequest".into()
-    }
-}
-/// Replace `old_str` by `new_str`.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct StrReplace {
-    /// Text to find; it may span lines.
-    #[prost(string, tag = "1")]
-    pub old_str: ::prost::alloc::string::String,
-    /// Text to put in its place; may be empty.
-    #[prost(string, tag = "2")]
-    pub new_str: ::prost::alloc::string::String,
-    /// Replace every occurrence instead of demanding exactly one.
-    #[prost(bool, tag = "3")]
-    pub replace_all: bool,
-}
-impl ::prost::Name for StrReplace {
-    const NAME: &'static str = "StrReplace";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.StrReplace".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.StrReplace".into()
-    }
-}
-/// Create the file with this content.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct CreateFile {
-    /// Its content.
-    #[prost(string, tag = "1")]
-    pub content: ::prost::alloc::string::String,
-}
-impl ::prost::Name for CreateFile {
-    const NAME: &'static str = "CreateFile";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.CreateFile".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.CreateFile".into()
-    }
-}
-/// Insert text.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct InsertText {
-    /// Line after which the text is inserted, 1-based; 0 inserts at the beginning.
-    #[prost(uint64, tag = "1")]
-    pub after_line: u64,
-    /// The text; a newline is added when it has none at its end.
-    #[prost(string, tag = "2")]
-    pub text: ::prost::alloc::string::String,
-}
-impl ::prost::Name for InsertText {
-    const NAME: &'static str = "InsertText";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.InsertText".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.InsertText".into()
-    }
-}
-/// Result of an edit.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct EditResult {
-    /// Path in alias form.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// Unified diff from old to new, bounded; `diff_truncated` says when there is more.
-    #[prost(string, tag = "2")]
-    pub diff: ::prost::alloc::string::String,
-    /// The diff was cut.
-    #[prost(bool, tag = "3")]
-    pub diff_truncated: bool,
-    /// SHA-256 of the old content; empty when the file is new.
-    #[prost(string, tag = "4")]
-    pub sha256_before: ::prost::alloc::string::String,
-    /// SHA-256 of the new content.
-    #[prost(string, tag = "5")]
-    pub sha256_after: ::prost::alloc::string::String,
-    /// Number of places that changed.
-    #[prost(uint32, tag = "6")]
-    pub replacements: u32,
-}
-impl ::prost::Name for EditResult {
-    const NAME: &'static str = "EditResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.EditResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.EditResult".into()
-    }
-}
-/// Change several files, all or none of them.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PatchRequest {
-    /// Form of the change.
-    #[prost(oneof = "patch_request::Change", tags = "1, 2, 3")]
-    pub change: ::core::option::Option<patch_request::Change>,
-}
-/// Nested message and enum types in `PatchRequest`.
-pub mod patch_request {
-    /// Form of the change.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum Change {
-        /// A unified diff, as `git diff` and `diff -u` write it, of one or several files. At most 3 MiB.
-        #[prost(string, tag = "1")]
-        UnifiedDiff(::prost::alloc::string::String),
-        /// The `*** Begin Patch` envelope with its Add, Update and Delete File parts. At most 3 MiB.
-        #[prost(string, tag = "2")]
-        Envelope(::prost::alloc::string::String),
-        /// Changes to the front matter of one Markdown file.
-        #[prost(message, tag = "3")]
-        UpdateFrontmatter(super::UpdateFrontmatter),
-    }
-}
-impl ::prost::Name for PatchRequest {
-    const NAME: &'static str = "PatchRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.PatchRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.PatchRequest".into()
-    }
-}
-/// Changes to the YAML front matter of one Markdown file. Its body stays as it is, byte for byte. Invalid YAML fails
-/// with INVALID_FRONTMATTER. At least one change.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct UpdateFrontmatter {
-    /// The file.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// Only when the file's present SHA-256 (lower-case hex) is this.
-    #[prost(string, tag = "2")]
-    pub if_match_sha256: ::prost::alloc::string::String,
-    /// Items to add to the list `stepsCompleted`, unless they are in it.
-    #[prost(string, repeated, tag = "3")]
-    pub steps_completed_append: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// One JSON object. Its members replace or extend those of the mapping `variables`.
-    #[prost(string, tag = "4")]
-    pub variables_set_json: ::prost::alloc::string::String,
-    /// Items to add to the list `decisionLog`, one JSON object each.
-    #[prost(string, repeated, tag = "5")]
-    pub decision_log_append_json: ::prost::alloc::vec::Vec<
-        ::prost::alloc::string::String,
-    >,
-    /// Items to add to the list `artifacts`, unless they are in it.
-    #[prost(string, repeated, tag = "6")]
-    pub artifacts_append: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The new `currentNodeId`. Default: unchanged.
-    #[prost(string, optional, tag = "7")]
-    pub current_node_id: ::core::option::Option<::prost::alloc::string::String>,
-    /// The new `updatedAt`. Default: unchanged.
-    #[prost(string, optional, tag = "8")]
-    pub updated_at: ::core::option::Option<::prost::alloc::string::String>,
-}
-impl ::prost::Name for UpdateFrontmatter {
-    const NAME: &'static str = "UpdateFrontmatter";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.UpdateFrontmatter".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.UpdateFrontmatter".into()
-    }
-}
-/// Result of a patch.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct PatchResult {
-    /// The files, in the order of the patch.
-    #[prost(message, repeated, tag = "1")]
-    pub files: ::prost::alloc::vec::Vec<PatchedFile>,
-    /// Notes, one line each, such as a hunk that was applied at another line than it says, or a lost comment of the front
-    /// matter.
-    #[prost(string, repeated, tag = "4")]
-    pub notes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Unified diff of all of them, bounded; `diff_truncated` says when there is more.
-    #[prost(string, tag = "2")]
-    pub diff: ::prost::alloc::string::String,
-    /// The diff was cut.
-    #[prost(bool, tag = "3")]
-    pub diff_truncated: bool,
-}
-impl ::prost::Name for PatchResult {
-    const NAME: &'static str = "PatchResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.PatchResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.PatchResult".into()
-    }
-}
-/// One file of a patch.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PatchedFile {
-    /// Path in alias form; the new one of a file that was moved.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// Kind of change.
-    #[prost(enumeration = "patched_file::Change", tag = "2")]
-    #[serde(serialize_with = "crate::plain::change")]
-    pub change: i32,
-    /// Path before the move; empty for others.
-    #[prost(string, tag = "3")]
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub moved_from: ::prost::alloc::string::String,
-    /// SHA-256 of the old content; empty when there was no file.
-    #[prost(string, tag = "4")]
-    pub sha256_before: ::prost::alloc::string::String,
-    /// SHA-256 of the new content; empty if the file was deleted.
-    #[prost(string, tag = "5")]
-    pub sha256_after: ::prost::alloc::string::String,
-    /// Size of the new content, bytes.
-    #[prost(uint64, tag = "6")]
-    pub bytes_written: u64,
-    /// Name of its entry in the run's trash when it was deleted; empty for others.
-    #[prost(string, tag = "7")]
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub trash_entry: ::prost::alloc::string::String,
-}
-/// Nested message and enum types in `PatchedFile`.
-pub mod patched_file {
-    /// Kind of change.
-    #[derive(serde::Serialize)]
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "lowercase")]
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Change {
-        /// Never sent.
-        Unspecified = 0,
-        /// The file is new.
-        Created = 1,
-        /// The content has changed.
-        Updated = 2,
-        /// The file is in the run's trash.
-        Deleted = 3,
-        /// The name has changed, and perhaps the content.
-        Moved = 4,
-    }
-    impl Change {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "CHANGE_UNSPECIFIED",
-                Self::Created => "CREATED",
-                Self::Updated => "UPDATED",
-                Self::Deleted => "DELETED",
-                Self::Moved => "MOVED",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "CHANGE_UNSPECIFIED" => Some(Self::Unspecified),
-                "CREATED" => Some(Self::Created),
-                "UPDATED" => Some(Self::Updated),
-                "DELETED" => Some(Self::Deleted),
-                "MOVED" => Some(Self::Moved),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for PatchedFile {
-    const NAME: &'static str = "PatchedFile";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.PatchedFile".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.PatchedFile".into()
-    }
-}
-/// Remove one file or an empty directory. It is kept in the run's trash until the run is deleted.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeleteRequest {
-    /// The file or directory. Links and special files are not removed.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// Only when the file's present SHA-256 (lower-case hex) is this.
-    #[prost(string, tag = "2")]
-    pub if_match_sha256: ::prost::alloc::string::String,
-}
-impl ::prost::Name for DeleteRequest {
-    const NAME: &'static str = "DeleteRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.DeleteRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.DeleteRequest".into()
-    }
-}
-/// Result of `delete`.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeleteResult {
-    /// Path in alias form.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// FILE or DIRECTORY.
-    #[prost(enumeration = "entry::Type", tag = "2")]
-    #[serde(serialize_with = "crate::plain::entry_type")]
-    pub r#type: i32,
-    /// Size of the file, bytes; 0 for a directory.
-    #[prost(uint64, tag = "3")]
-    pub size_bytes: u64,
-    /// SHA-256 of the file's content; empty for a directory, and for a file that is too large for the trash.
-    #[prost(string, tag = "4")]
-    pub sha256: ::prost::alloc::string::String,
-    /// Name of its entry in the run's trash; empty if it was deleted permanently.
-    #[prost(string, tag = "5")]
-    pub trash_entry: ::prost::alloc::string::String,
-    /// It was deleted permanently, because the trash had no space. The consent to the call said so. Default: it is in the
-    /// trash.
-    #[prost(bool, tag = "6")]
-    pub gone_for_good: bool,
-}
-impl ::prost::Name for DeleteResult {
-    const NAME: &'static str = "DeleteResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.DeleteResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.DeleteResult".into()
-    }
-}
-/// Git in the repository of the workspace: no hooks and no filters. Only `fetch`, `pull` and `push` use the network, over
-/// https, by the run's `egress` rules.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct GitRequest {
-    /// The git command.
-    #[prost(oneof = "git_request::Command", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
-    pub command: ::core::option::Option<git_request::Command>,
-}
-/// Nested message and enum types in `GitRequest`.
-pub mod git_request {
-    /// The git command.
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Command {
-        /// Show the state of the work tree.
-        #[prost(message, tag = "1")]
-        Status(super::GitStatus),
-        /// Show the changes.
-        #[prost(message, tag = "2")]
-        Diff(super::GitDiff),
-        /// Put files into the index.
-        #[prost(message, tag = "3")]
-        Add(super::GitAdd),
-        /// Make a commit from the index.
-        #[prost(message, tag = "4")]
-        Commit(super::GitCommit),
-        /// List commits.
-        #[prost(message, tag = "5")]
-        Log(super::GitLog),
-        /// Show a commit with its changes, or a file as a commit has it.
-        #[prost(message, tag = "6")]
-        Show(super::GitShow),
-        /// Get commits of a remote.
-        #[prost(message, tag = "7")]
-        Fetch(super::GitFetch),
-        /// Get the commits of a remote's branch, and bring the current branch to them.
-        #[prost(message, tag = "8")]
-        Pull(super::GitPull),
-        /// Give commits to a remote.
-        #[prost(message, tag = "9")]
-        Push(super::GitPush),
-    }
-}
-impl ::prost::Name for GitRequest {
-    const NAME: &'static str = "GitRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitRequest".into()
-    }
-}
-/// `git status --porcelain=v1 --branch`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GitStatus {}
-impl ::prost::Name for GitStatus {
-    const NAME: &'static str = "GitStatus";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitStatus".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitStatus".into()
-    }
-}
-/// `git diff`.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GitDiff {
-    /// Any of `--cached --staged --stat --name-only --name-status --shortstat --numstat --no-color`.
-    #[prost(string, repeated, tag = "1")]
-    pub flags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Only these paths.
-    #[prost(string, repeated, tag = "2")]
-    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-impl ::prost::Name for GitDiff {
-    const NAME: &'static str = "GitDiff";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitDiff".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitDiff".into()
-    }
-}
-/// `git log`: commits from a revision back, the newest first.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GitLog {
-    /// Any of `--oneline --no-patch --stat --name-only --name-status --shortstat --numstat --no-color`.
-    #[prost(string, repeated, tag = "1")]
-    pub flags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// At most so many commits, 1 to 10,000. Default 100.
-    #[prost(uint32, optional, tag = "2")]
-    pub max_count: ::core::option::Option<u32>,
-    /// Revision to begin with, or `A..B` for the commits that B has and A has not. A revision is an id, a branch, a tag or
-    /// HEAD, with steps such as `~2`, `^` and `^{commit}`; searches of messages or reflogs are not supported. Default
-    /// HEAD.
-    #[prost(string, tag = "3")]
-    pub revision: ::prost::alloc::string::String,
-    /// Only commits that change these paths.
-    #[prost(string, repeated, tag = "4")]
-    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-impl ::prost::Name for GitLog {
-    const NAME: &'static str = "GitLog";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitLog".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitLog".into()
-    }
-}
-/// `git show`: a commit, a tag, or a file or directory as it was. A merge is compared with its first parent.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GitShow {
-    /// Any of `--oneline --no-patch --stat --name-only --name-status --shortstat --numstat --no-color`. Without a flag for
-    /// the form of the changes, they are shown as a patch.
-    #[prost(string, repeated, tag = "1")]
-    pub flags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Revision as in GitLog, or `REVISION:PATH` for a file or directory of that revision. Default HEAD.
-    #[prost(string, tag = "2")]
-    pub revision: ::prost::alloc::string::String,
-    /// Show only the changes of these paths. Not with `REVISION:PATH`.
-    #[prost(string, repeated, tag = "3")]
-    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-impl ::prost::Name for GitShow {
-    const NAME: &'static str = "GitShow";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitShow".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitShow".into()
-    }
-}
-/// `git add`.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GitAdd {
-    /// Files or directories. At least one.
-    #[prost(string, repeated, tag = "1")]
-    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-impl ::prost::Name for GitAdd {
-    const NAME: &'static str = "GitAdd";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitAdd".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitAdd".into()
-    }
-}
-/// `git commit`.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GitCommit {
-    /// The message; not blank.
-    #[prost(string, tag = "1")]
-    pub message: ::prost::alloc::string::String,
-}
-impl ::prost::Name for GitCommit {
-    const NAME: &'static str = "GitCommit";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitCommit".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitCommit".into()
-    }
-}
-/// `git fetch`: updates `refs/remotes/NAME/*`, and `refs/tags/*` if tags are asked for. For a remote that is given by its URL
-/// it updates `refs/fetched/heads/*` and `refs/fetched/tags/*`.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GitFetch {
-    /// Name of a remote of the repository, or a URL of the form `<https://HOST\[:PORT\]/PATH`.> Default `origin`. Of the
-    /// repository's configuration only `remote.NAME.url` is read.
-    #[prost(string, tag = "1")]
-    pub remote: ::prost::alloc::string::String,
-    /// Branches, or names that begin with `refs/heads/` or `refs/tags/`. At most 64. Default: all branches.
-    #[prost(string, repeated, tag = "2")]
-    pub refs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Also fetch all tags. Default false.
-    #[prost(bool, tag = "3")]
-    pub tags: bool,
-    /// Only so many commits of each history, 1 to 1,000,000. Default: all.
-    #[prost(uint32, optional, tag = "4")]
-    pub depth: ::core::option::Option<u32>,
-}
-impl ::prost::Name for GitFetch {
-    const NAME: &'static str = "GitFetch";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitFetch".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitFetch".into()
-    }
-}
-/// `git pull`: fetches a branch, then moves the current branch and the files of the work tree to it. Nothing changes if a
-/// file that would be written has local changes, or if there is a conflict.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GitPull {
-    /// As in GitFetch.
-    #[prost(string, tag = "1")]
-    pub remote: ::prost::alloc::string::String,
-    /// Branch of the remote. Default: the one with the name of the current branch.
-    #[prost(string, tag = "2")]
-    pub branch: ::prost::alloc::string::String,
-    /// Default FF_ONLY.
-    #[prost(enumeration = "git_pull::Mode", tag = "3")]
-    pub mode: i32,
-}
-/// Nested message and enum types in `GitPull`.
-pub mod git_pull {
-    /// How the current branch gets the commits.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Mode {
-        /// FF_ONLY.
-        Unspecified = 0,
-        /// Only if it has no local commits.
-        FfOnly = 1,
-        /// By a merge commit if it has local commits. Its author is that of `commit`.
-        Merge = 2,
-    }
-    impl Mode {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "MODE_UNSPECIFIED",
-                Self::FfOnly => "FF_ONLY",
-                Self::Merge => "MERGE",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "MODE_UNSPECIFIED" => Some(Self::Unspecified),
-                "FF_ONLY" => Some(Self::FfOnly),
-                "MERGE" => Some(Self::Merge),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for GitPull {
-    const NAME: &'static str = "GitPull";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitPull".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitPull".into()
-    }
-}
-/// `git push`: updates references of a remote. Each update says which id the reference has now, and the server refuses it if
-/// that is no longer so.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct GitPush {
-    /// As in GitFetch.
-    #[prost(string, tag = "1")]
-    pub remote: ::prost::alloc::string::String,
-    /// At least 1, at most 32.
-    #[prost(message, repeated, tag = "2")]
-    pub refs: ::prost::alloc::vec::Vec<GitPushRef>,
-    /// Also update references whose commits would be lost. Each reference then needs `expected`. Default false.
-    #[prost(bool, tag = "3")]
-    pub force: bool,
-}
-impl ::prost::Name for GitPush {
-    const NAME: &'static str = "GitPush";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitPush".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitPush".into()
-    }
-}
-/// A reference to update.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GitPushRef {
-    /// Revision as in GitLog that the reference gets. Default HEAD. Empty if `delete`.
-    #[prost(string, tag = "1")]
-    pub local: ::prost::alloc::string::String,
-    /// Branch of the remote, or a name that begins with `refs/heads/` or `refs/tags/`. Default: the branch with the name of
-    /// `local`, which is the current branch for HEAD.
-    #[prost(string, tag = "2")]
-    pub remote_ref: ::prost::alloc::string::String,
-    /// Id that the reference must have at the remote, 40 hex digits; zeroes if it must not exist. Default: the one that it
-    /// has.
-    #[prost(string, tag = "3")]
-    pub expected: ::prost::alloc::string::String,
-    /// Delete the reference. Default false.
-    #[prost(bool, tag = "4")]
-    pub delete: bool,
-}
-impl ::prost::Name for GitPushRef {
-    const NAME: &'static str = "GitPushRef";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitPushRef".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitPushRef".into()
-    }
-}
-/// A reference before and after.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GitRefUpdate {
-    /// Full name, such as `refs/remotes/origin/main`.
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    /// Id before, 40 hex digits; empty if there was none.
-    #[prost(string, tag = "2")]
-    pub old_id: ::prost::alloc::string::String,
-    /// Id afterwards, 40 hex digits; empty if it was deleted.
-    #[prost(string, tag = "3")]
-    pub new_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for GitRefUpdate {
-    const NAME: &'static str = "GitRefUpdate";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitRefUpdate".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitRefUpdate".into()
-    }
-}
-/// Output of git.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct GitResult {
-    /// In the form of the git command, bounded.
-    #[prost(string, tag = "1")]
-    pub output: ::prost::alloc::string::String,
-    /// `output` was cut; `omitted_bytes` says by how much.
-    #[prost(bool, tag = "2")]
-    pub truncated: bool,
-    /// Bytes left out of `output`. For `log` a lower bound: commits after the cut are not read.
-    #[prost(uint64, tag = "3")]
-    pub omitted_bytes: u64,
-    /// The commit that `commit` or a merge of `pull` made, or to which `pull` moved the branch; 40 hex digits.
-    #[prost(string, tag = "4")]
-    pub commit: ::prost::alloc::string::String,
-    /// Host and repository of `fetch`, `pull` and `push`, such as `git.example.org/org/app`.
-    #[prost(string, tag = "5")]
-    pub remote: ::prost::alloc::string::String,
-    /// References that `fetch`, `pull` and `push` have updated; the first 1,000.
-    #[prost(message, repeated, tag = "6")]
-    pub updates: ::prost::alloc::vec::Vec<GitRefUpdate>,
-    /// Bytes that `fetch` and `pull` have received.
-    #[prost(uint64, tag = "7")]
-    pub received_bytes: u64,
-    /// New commits of `fetch` and `pull`, or of the remote after `push`; counted up to 10,000.
-    #[prost(uint64, tag = "8")]
-    pub commits: u64,
-}
-impl ::prost::Name for GitResult {
-    const NAME: &'static str = "GitResult";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GitResult".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GitResult".into()
-    }
-}
-/// Encoding of a file's bytes in a string.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum ContentEncoding {
-    /// Same as CONTENT_ENCODING_UTF8.
-    Unspecified = 0,
-    /// Text; a file that is not UTF-8 text is reported as binary instead.
-    Utf8 = 1,
-    /// RFC 4648 base64 of the raw bytes.
-    Base64 = 2,
-}
-impl ContentEncoding {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "CONTENT_ENCODING_UNSPECIFIED",
-            Self::Utf8 => "CONTENT_ENCODING_UTF8",
-            Self::Base64 => "CONTENT_ENCODING_BASE64",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "CONTENT_ENCODING_UNSPECIFIED" => Some(Self::Unspecified),
-            "CONTENT_ENCODING_UTF8" => Some(Self::Utf8),
-            "CONTENT_ENCODING_BASE64" => Some(Self::Base64),
-            _ => None,
-        }
-    }
-}
-/// Kind of a download.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum Transfer {
-    /// Same as TRANSFER_NONE.
-    Unspecified = 0,
-    /// None: an ordinary read.
-    None = 1,
-    /// One regular file.
-    File = 2,
-    /// A directory with all its contents, as a tar archive.
-    Archive = 3,
-}
-impl Transfer {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "TRANSFER_UNSPECIFIED",
-            Self::None => "TRANSFER_NONE",
-            Self::File => "TRANSFER_FILE",
-            Self::Archive => "TRANSFER_ARCHIVE",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "TRANSFER_UNSPECIFIED" => Some(Self::Unspecified),
-            "TRANSFER_NONE" => Some(Self::None),
-            "TRANSFER_FILE" => Some(Self::File),
-            "TRANSFER_ARCHIVE" => Some(Self::Archive),
-            _ => None,
-        }
     }
 }
 /// See ToolService.StepTranscript.

@@ -157,5 +157,6 @@ fn failure_from(failure: v1::ToolFailure, hints: &[String]) -> Result<ToolFailur
         Hint::parse(name).ok_or_else(|| Malformed::new("outcome.hints", "has an unknown one"))
     };
     let hints = hints.iter().map(hint).collect::<Result<_, _>>()?;
-    Ok(ToolFailure { reason, message: failure.message, details: failure.details, hints })
+    // The party to which it is put down is none of the worker's.
+    Ok(ToolFailure { details: failure.details, hints, ..ToolFailure::new(reason, failure.message) })
 }

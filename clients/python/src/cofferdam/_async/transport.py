@@ -15,8 +15,8 @@ from typing_extensions import ParamSpec
 
 from cofferdam._method import Method, Request, Response
 from cofferdam._settings import Patience, Settings
-from cofferdam._status import never_left, refused
-from cofferdam.errors import DaemonUnreachable
+from cofferdam._status import lost, never_left, refused
+from cofferdam.errors import CofferdamError, DaemonUnreachable
 
 #: Takes a piece of output as text; may be asynchronous.
 AsyncOutputCallback: TypeAlias = Callable[[str], Awaitable[None] | None]
@@ -120,14 +120,15 @@ class Transport:
             try:
                 response: Response = await call(request, timeout=timeout, metadata=self.settings.metadata_for(request))
             except grpc.aio.AioRpcError as error:
-                refusal, may_repeat = refused(error), method.may_repeat(request) or never_left(error)
+                refusal, unsent = refused(error), never_left(error)
+                may_repeat = method.may_repeat(request) or unsent
             else:
                 self._connected = True
                 return response
             patience = patience or self.patience()
             pause = patience.pause() if may_repeat and self.is_lost(refusal) else None
             if pause is None:
-                raise refusal
+                raise self.lost(refusal, request, retry_safe=method.repeatable or unsent)
             await self.reconnect(pause)
 
     async def stream(
@@ -206,6 +207,12 @@ class Transport:
     def is_lost(self, error: Exception) -> bool:
         """A daemon that answered before no longer does: it may come back."""
         return self._connected and isinstance(error, DaemonUnreachable)
+
+    def lost(self, error: CofferdamError, request: object, *, retry_safe: bool) -> CofferdamError:
+        """The error for a daemon that answered before and did not come back; any other as it is."""
+        if not self._connected or not isinstance(error, DaemonUnreachable):
+            return error
+        return lost(error, getattr(request, "request_id", ""), retry_safe=retry_safe)
 
     def patience(self) -> Patience:
         return Patience(self.settings.patience)

@@ -8,6 +8,7 @@ from cofferdam.errors import (
     CommandError,
     CommandNotAllowed,
     CommandTimedOut,
+    InfrastructureError,
     NotFound,
 )
 from cofferdam.types import CommandResult, EndedBy
@@ -41,7 +42,12 @@ def said(result: CommandResult) -> Said:
 
 
 def said_of(error: CommandError | CommandNotAllowed | ApprovalDenied | AwaitingApproval | NotFound) -> Said:
-    """A command that was ended, or may not run: the model can act on that, and on no other error."""
+    """A command that was ended, or may not run: the model can act on that, and on no other error.
+
+    Raises one of the infrastructure, which is no answer for a model and no score of it.
+    """
+    if isinstance(error, InfrastructureError):
+        raise error
     if isinstance(error, CommandError):
         # Cut short, it has not succeeded, also where it exited with 0.
         code = TIMED_OUT if isinstance(error, CommandTimedOut) else error.result.exit_code or -1

@@ -29,6 +29,7 @@ from cofferdam.errors import (
     CommandNotAllowed,
     Denied,
     FileNotFound,
+    InfrastructureError,
     InvalidArgument,
     LimitExceeded,
     NotFound,
@@ -48,7 +49,7 @@ _ERRORS: dict[int, FileError] = {
 
 # Bytes of a file. More would be an upload, which no request id makes the same call as before.
 LARGEST_WRITE = 1_000_000
-# Errors on which a model can act.
+# Errors on which a model can act, unless they are of the infrastructure.
 _FOR_THE_MODEL = (PreconditionFailed, NotFound, InvalidArgument, Denied, LimitExceeded, AwaitingApproval)
 
 
@@ -144,6 +145,8 @@ class CofferdamSandbox(BaseSandbox):
         wanted: dict[str, object] = {"operation": "list", "path": path}
         try:
             found = self._interrupts.call(wanted, lambda sandbox: sandbox.files.list(path))
+        except InfrastructureError:
+            raise
         except _FOR_A_COMMAND:
             return super().ls(path)
         except Denied as error:
@@ -172,6 +175,8 @@ class CofferdamSandbox(BaseSandbox):
                     pattern, path, glob=None if glob is None else f"**/{glob}", include_ignored=True
                 ),
             )
+        except InfrastructureError:
+            raise
         except _FOR_A_COMMAND:
             return super().grep(pattern, path, glob, max_count=max_count)
         except Denied as error:
@@ -200,6 +205,8 @@ class CofferdamSandbox(BaseSandbox):
         wanted: dict[str, object] = {"operation": "write", "path": file_path, "content": content}
         try:
             self._interrupts.call(wanted, lambda sandbox: sandbox.files.write(file_path, content))
+        except InfrastructureError:
+            raise
         except LimitExceeded:
             # More than the profile lets one operation write; a command may.
             return super().write(file_path, content)
@@ -221,6 +228,8 @@ class CofferdamSandbox(BaseSandbox):
             edited = self._interrupts.call(
                 wanted, lambda sandbox: sandbox.edit(file_path, old_string, new_string, replace_all=replace_all)
             )
+        except InfrastructureError:
+            raise
         except FileNotFound as error:
             return EditResult(error=f"file not found: {error.message}")
         except _FOR_THE_MODEL as error:
@@ -241,6 +250,8 @@ class CofferdamSandbox(BaseSandbox):
             return "invalid_path"
         try:
             self._posix.write(path, content)
+        except InfrastructureError:
+            raise
         except OSError as error:
             return _ERRORS.get(error.errno or 0, "invalid_path")
         return None
@@ -254,5 +265,7 @@ class CofferdamSandbox(BaseSandbox):
             return FileDownloadResponse(path=path, error="invalid_path")
         try:
             return FileDownloadResponse(path=path, content=self._posix.read(path))
+        except InfrastructureError:
+            raise
         except OSError as error:
             return FileDownloadResponse(path=path, error=_ERRORS.get(error.errno or 0, "invalid_path"))

@@ -9,7 +9,7 @@ from minisweagent.utils.serialize import recursive_merge
 from pydantic import BaseModel
 
 from cofferdam import CofferdamError, Sandbox
-from cofferdam.errors import ApprovalRequired, CommandError
+from cofferdam.errors import ApprovalRequired, CommandError, InfrastructureError
 from cofferdam.integrations._shell import Said, merged, said, said_of
 
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
@@ -57,10 +57,11 @@ class CofferdamEnvironment:
         argv = merged(action.get("command", ""), tuple(self.config.interpreter))
         try:
             done = said(self.sandbox.commands.run(argv, cwd=cwd or self.config.cwd, timeout=timeout or self.config.timeout))
+        except (ApprovalRequired, InfrastructureError):
+            # The second one ends the run of the agent with an error, and not with what it has submitted.
+            raise
         except CommandError as error:
             return self._failed(error, said_of(error))
-        except ApprovalRequired:
-            raise
         except CofferdamError as error:
             return self._failed(error, Said(error.message, -1))
         self._check_submitted(done)

@@ -64,8 +64,10 @@ from cofferdam.errors import (
     CommandTimedOut,
     DaemonUnreachable,
     Denied,
+    InfrastructureError,
     NotFound,
     PreconditionFailed,
+    RunLost,
 )
 from cofferdam.integrations._terminals import Terminals
 from cofferdam.types import Checkpoint, Managed
@@ -95,6 +97,8 @@ class CofferdamShellExecutor:
         try:
             result = await self._sandbox.commands.run(command, timeout=timeout)
             outcome = ShellCallOutcome(type="exit", exit_code=result.exit_code)
+        except InfrastructureError:
+            raise
         except CommandError as error:
             result = error.result
             kind: Literal["exit", "timeout"] = "timeout" if isinstance(error, CommandTimedOut) else "exit"
@@ -131,7 +135,7 @@ class CofferdamApplyPatchEditor:
     async def _apply(self, change: str, done: str) -> ApplyPatchResult:
         try:
             await self._sandbox.patch(f"*** Begin Patch\n{change}*** End Patch\n")
-        except (ApprovalRequired, DaemonUnreachable):
+        except (ApprovalRequired, InfrastructureError):
             raise
         except CofferdamError as error:
             return ApplyPatchResult(status="failed", output=error.message)
@@ -201,6 +205,8 @@ class CofferdamSandboxSession(BaseSandboxSession):
             raise ExecTimeoutError(command=command, timeout_s=timeout, context=context, cause=error) from error
         except _REFUSED as error:
             return ExecResult(stdout=b"", stderr=f"{error.message}\n".encode(), exit_code=126)
+        except InfrastructureError as error:
+            _raise_failed(command, error)
         except CommandError as error:
             result = error.result
         except CofferdamError as error:
@@ -411,8 +417,17 @@ class CofferdamSandboxClient(BaseSandboxClient[CofferdamSandboxClientOptions]):
             raise TypeError("the state is of another backend")
         try:
             sandbox = await AsyncSandbox.connect(state.run_id, wait_for_approval=state.wait_for_approval)
-            if not await sandbox.is_running():
+            run = await sandbox.info()
+            if run.state not in ("ready", "paused"):
                 await sandbox.close()
+                if run.failed_by_infrastructure and state.snapshot_fingerprint is None:
+                    # There is nothing to restore, and a fresh sandbox is not the one that was lost.
+                    raise RunLost(
+                        f"the run {state.run_id} was lost, and the session has no snapshot: {run.failure}",
+                        reason="RUN_LOST",
+                        fault=run.fault,
+                        evidence=run.evidence,
+                    )
                 raise NotFound(f"the run {state.run_id} has ended")
         except NotFound:
             # Its snapshot, if there is one, is restored into a new one.

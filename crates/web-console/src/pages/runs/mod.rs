@@ -62,6 +62,7 @@ async fn listed(viewer: Viewer, Query(query): Query) -> Result<Response, Problem
         page_size: list::PAGE,
         page_token: filter.page.clone(),
         state: filter.state().into(),
+        ..Default::default()
     };
     let answer = viewer.services.runs().list_runs(quick(request)).await?.into_inner();
     Ok(live_page(
