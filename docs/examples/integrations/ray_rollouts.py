@@ -10,7 +10,7 @@ import csv
 import random
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,10 @@ from cofferdam.integrations.ray import CofferdamRuntime, Prefetch, SandboxTimeou
 
 # Of a node: attempts at the same time, and sandboxes that are ready for the next ones.
 WORKERS, AHEAD = 2, 4
-# Attempts at one episode that the infrastructure may break, and episodes in a row until a worker is given up.
-BREAKS, LOST = 5, 3
+# Seconds that a sandbox outlives a worker or a node that was killed.
+LEASE = 20.0
+# Attempts at one episode that the infrastructure may break, and episodes in a row until a worker is given up. Seconds between.
+BREAKS, LOST, REST = 5, 3, 4.0
 COLUMNS = ["episode", "reward", "broken", "node", "run", "seconds"]
 Worker = Any
 
@@ -64,12 +66,12 @@ class Rollouts:
 
 def place(image: str, repository: str) -> tuple[list[Any], list[Worker]]:
     """Prepares each node. Returns what has sandboxes ready, and those that use them."""
-    nodes = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     here = {node: {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} for node in nodes}
     bases = {node: make_base.options(**here[node]).remote(repository) for node in nodes}
     ready, workers = [], []
     for node in nodes:
-        settings = {"base": ray.get(bases[node]), "readonly": False, "metadata": {"rollouts": "toy"}}
+        settings = {"base": ray.get(bases[node]), "readonly": False, "lease": LEASE, "metadata": {"rollouts": "toy"}}
         ready.append(Prefetch.options(**here[node]).remote(image, AHEAD, **settings))
         workers += [Rollouts.options(**here[node]).remote(node, ready[-1]) for _ in range(WORKERS)]
     return ready, workers
@@ -77,31 +79,37 @@ def place(image: str, repository: str) -> tuple[list[Any], list[Worker]]:
 
 def roll_out(workers: list[Worker], number: int) -> list[dict[str, Any]]:
     """Has each episode played once to its end. One that the infrastructure broke is played anew: that is no score."""
-    waiting, results, running = list(reversed(range(number))), [], {}
+    waiting, results, running = deque(range(number)), [], {}
     broken: Counter[int] = Counter()
     lost: Counter[Worker] = Counter()
-    free = list(workers)
+    # Workers without an episode, and when they may have one.
+    resting = dict.fromkeys(workers, 0.0)
     while waiting or running:
-        while waiting and free:
-            worker, seed = free.pop(), waiting.pop()
+        for worker in [worker for worker, until in resting.items() if until <= time.monotonic()][: len(waiting)]:
+            del resting[worker]
+            seed = waiting.popleft()
             running[worker.episode.remote(seed)] = worker, seed
         if not running:
-            raise SystemExit("no node is left")
-        done = ray.wait(list(running))[0][0]
-        worker, seed = running.pop(done)
-        try:
-            results.append({**ray.get(done), "broken": broken[seed]})
-            lost[worker] = 0
-        except (InfrastructureError, SandboxTimeoutError, RayActorError) as error:
-            print(f"episode {seed}: {type(error).__name__}", file=sys.stderr)
-            broken[seed] += 1
-            lost[worker] += isinstance(error, RayActorError)
-            if broken[seed] < BREAKS:
-                waiting.append(seed)
-            else:
-                results.append({"episode": seed, "reward": "", "broken": broken[seed], "node": "", "run": "", "seconds": ""})
-        if lost[worker] < LOST:
-            free.append(worker)
+            if not resting:
+                raise SystemExit("no node is left")
+            time.sleep(1)
+            continue
+        for done in ray.wait(list(running), timeout=1)[0]:
+            worker, seed = running.pop(done)
+            try:
+                results.append({**ray.get(done), "broken": broken[seed]})
+                lost[worker], resting[worker] = 0, 0.0
+            except (InfrastructureError, SandboxTimeoutError, RayActorError) as error:
+                print(f"episode {seed}: {type(error).__name__}", file=sys.stderr)
+                broken[seed] += 1
+                lost[worker] += isinstance(error, RayActorError)
+                if lost[worker] < LOST:
+                    resting[worker] = time.monotonic() + REST
+                if broken[seed] < BREAKS:
+                    waiting.append(seed)
+                else:
+                    unknown = dict.fromkeys(COLUMNS, "")
+                    results.append({**unknown, "episode": seed, "broken": broken[seed]})
     return sorted(results, key=lambda result: result["episode"])
 
 

@@ -269,9 +269,20 @@ def test_a_sandbox_goes_from_one_owner_to_the_next(runtime: CofferdamRuntime, im
     # Two leases, without a call that would show whether they were renewed.
     time.sleep(2 * SHORT)
     assert runtime.read_file(made, "kept") == b"kept"
-    runtime.delete(made)
+    handover = runtime.release(made)
+    ends_by_its_lease(made)
     with pytest.raises(SandboxNotFoundError):
         runtime.attach(handover)
+
+
+def test_a_sandbox_that_ended_before_it_was_taken_is_a_failure_of_the_infrastructure(
+    runtime: CofferdamRuntime, image: str
+) -> None:
+    handover = runtime.release(runtime.create(image))
+    Sandbox.connect(handover.instance_id.removeprefix("ray-sandbox-")).stop()
+    with pytest.raises(SandboxLost, match="before it was taken") as caught:
+        runtime.attach(handover)
+    assert caught.value.retry_safe
 
 
 def test_an_actor_has_a_sandbox(cluster: None, image: str) -> None:

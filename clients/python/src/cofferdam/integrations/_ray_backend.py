@@ -18,7 +18,7 @@ from ray.experimental.sandbox.exceptions import (
     SandboxTimeoutError,
 )
 
-from cofferdam import Client, Sandbox, v1
+from cofferdam import Client, Sandbox, _results, v1
 from cofferdam._options import Options
 from cofferdam._sync.posix import HOME, Posix
 from cofferdam.errors import (
@@ -30,13 +30,13 @@ from cofferdam.errors import (
     InfrastructureError,
     NotFound,
 )
-from cofferdam.integrations._ray_errors import creating, using
+from cofferdam.integrations._ray_errors import SandboxLost, SandboxNotCreated, creating, using
 from cofferdam.integrations._ray_settings import CofferdamSandboxConfig, Handover, settings_of
 from cofferdam.integrations._shell import CANNOT_EXECUTE
 from cofferdam.types import CommandResult
 
 PREFIX = "ray-sandbox-"
-ENDED = (v1.Run.State.STOPPING, v1.Run.State.STOPPED, v1.Run.State.FAILED)
+ENDED = ("stopping", "stopped", "failed")
 _STATUS = {
     "creating": SandboxStatus.PENDING,
     "ready": SandboxStatus.RUNNING,
@@ -108,11 +108,12 @@ class CofferdamBackend(BaseSandboxBackend):
         with creating(config.timeout_seconds):
             settings = settings_of(config)
             request = settings.request()
-            run = self._client.runs.create_run(request, timeout=settings.timeout_seconds).run
+            run = _results.run_info(self._client.runs.create_run(request, timeout=settings.timeout_seconds).run)
         if run.state in ENDED:
-            raise SandboxCreationError(
-                f"The sandbox of request {request.request_id!r} has ended: give another request_id for another sandbox."
-            )
+            message = f"The sandbox of request {request.request_id!r} has ended: give another request_id for another sandbox."
+            if run.fault == "infrastructure":
+                raise SandboxNotCreated(message, fault=run.fault, evidence=run.evidence)
+            raise SandboxCreationError(message)
         instance_id = self._hold(run.run_id, settings)
         try:
             self._prepare(instance_id, settings)
@@ -123,17 +124,21 @@ class CofferdamBackend(BaseSandboxBackend):
         return instance_id
 
     def attach_sandbox(self, handover: Handover) -> str:
-        """Takes a sandbox from its owner before, and renews its lease from now on. Raises `SandboxNotFoundError`."""
+        """Takes a sandbox from its owner before, and renews its lease from now on.
+
+        Raises `SandboxLost` if it has ended meanwhile, which no program did, and `SandboxNotFoundError`.
+        """
         instance_id, run_id = handover.instance_id, handover.instance_id.removeprefix(PREFIX)
         with using("attach", SandboxError):
             try:
-                run = self._client.runs.get_run(v1.GetRunRequest(run_id=run_id)).run
+                run = _results.run_info(self._client.runs.get_run(v1.GetRunRequest(run_id=run_id)).run)
             except NotFound as error:
                 raise SandboxNotFoundError(
                     f"Sandbox {instance_id!r} is not at {self.endpoint}: its owner made it at {handover.endpoint}."
                 ) from error
         if run.state in ENDED:
-            raise SandboxNotFoundError(f"Sandbox {instance_id!r} has ended.")
+            message = f"Sandbox {instance_id!r} has ended before it was taken."
+            raise SandboxLost(message, fault="infrastructure", retry_safe=True, evidence=run.evidence)
         return self._hold(run_id, handover.config)
 
     def release_sandbox(self, instance_id: str) -> Handover:
