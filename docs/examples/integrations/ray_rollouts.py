@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorUnschedulableError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cofferdam import Client, InfrastructureError, v1
@@ -28,6 +28,7 @@ LEASE = 20.0
 # Attempts at one episode that the infrastructure may break, and episodes in a row until a worker is given up. Seconds between.
 BREAKS, LOST, REST = 5, 3, 4.0
 COLUMNS = ["episode", "reward", "broken", "node", "run", "seconds"]
+LOSSES = (RayActorError, ActorUnschedulableError)
 Worker = Any
 
 
@@ -49,8 +50,9 @@ def make_base(repository: str) -> str:
 class Rollouts:
     """Episodes of one node, one after the other."""
 
-    def __init__(self, node: str, ready: Any) -> None:
-        self.node, self.ready, self.runtime = node, ready, CofferdamRuntime()
+    def __init__(self, node: str) -> None:
+        # By name: it finds them again when it was restarted.
+        self.node, self.ready, self.runtime = node, ray.get_actor(f"ready-{node}"), CofferdamRuntime()
 
     def episode(self, seed: int) -> dict[str, Any]:
         began = time.monotonic()
@@ -72,8 +74,8 @@ def place(image: str, repository: str) -> tuple[list[Any], list[Worker]]:
     ready, workers = [], []
     for node in nodes:
         settings = {"base": ray.get(bases[node]), "readonly": False, "lease": LEASE, "metadata": {"rollouts": "toy"}}
-        ready.append(Prefetch.options(**here[node]).remote(image, AHEAD, **settings))
-        workers += [Rollouts.options(**here[node]).remote(node, ready[-1]) for _ in range(WORKERS)]
+        ready.append(Prefetch.options(name=f"ready-{node}", **here[node]).remote(image, AHEAD, **settings))
+        workers += [Rollouts.options(**here[node]).remote(node) for _ in range(WORKERS)]
     return ready, workers
 
 
@@ -99,10 +101,10 @@ def roll_out(workers: list[Worker], number: int) -> list[dict[str, Any]]:
             try:
                 results.append({**ray.get(done), "broken": broken[seed]})
                 lost[worker], resting[worker] = 0, 0.0
-            except (InfrastructureError, SandboxTimeoutError, RayActorError) as error:
+            except (InfrastructureError, SandboxTimeoutError, *LOSSES) as error:
                 print(f"episode {seed}: {type(error).__name__}", file=sys.stderr)
                 broken[seed] += 1
-                lost[worker] += isinstance(error, RayActorError)
+                lost[worker] += isinstance(error, LOSSES)
                 if lost[worker] < LOST:
                     resting[worker] = time.monotonic() + REST
                 if broken[seed] < BREAKS:
@@ -119,7 +121,7 @@ def main(image: str, repository: str, number: int = 200, table: str = "results.c
     for waiting in ready:
         try:
             ray.get(waiting.close.remote(), timeout=60)
-        except RayActorError:
+        except LOSSES:
             # Its node is gone. The daemon ends its sandboxes when their lease is over.
             continue
     with Path(table).open("w", newline="") as file:

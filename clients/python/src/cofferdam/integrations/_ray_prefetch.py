@@ -107,4 +107,4 @@ def _new_id() -> str:
     return f"prefetch-{uuid.uuid4()}"
 
 
-Prefetch = ray.remote(num_cpus=0)(PrefetchActor)
+Prefetch = ray.remote(num_cpus=0, max_restarts=-1)(PrefetchActor)
