@@ -13,20 +13,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A browser without scripts.
 #[derive(Clone)]
-struct Browser {
-    address: String,
-    host: String,
-    cookie: String,
+pub(crate) struct Browser {
+    pub(crate) address: String,
+    pub(crate) host: String,
+    pub(crate) cookie: String,
 }
 
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.head.lines().filter_map(|line| line.split_once(": "));
         found.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
     }
@@ -40,7 +40,7 @@ impl Answer {
 
 impl Browser {
     /// Reads the console's address in the daemon's log.
-    fn of(daemon: &Daemon) -> Self {
+    pub(crate) fn of(daemon: &Daemon) -> Self {
         let log = daemon.log();
         let line = log.lines().rev().find(|line| line.contains("the console is served")).unwrap();
         let value = |name: &str| {
@@ -60,7 +60,7 @@ impl Browser {
         browser
     }
 
-    fn take_cookie(&mut self, answer: &Answer) {
+    pub(crate) fn take_cookie(&mut self, answer: &Answer) {
         let set = answer.header("set-cookie").expect("it signs in");
         assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict"), "{set}");
         set.split(';').next().unwrap().clone_into(&mut self.cookie);
@@ -83,16 +83,16 @@ impl Browser {
         Answer { status, head: head.to_owned(), body: body.to_owned() }
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, "", "").await
     }
 
-    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let origin = format!("http://{}", self.host);
         self.post_from(&origin, path, fields).await
     }
 
-    async fn post_from(&self, origin: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn post_from(&self, origin: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
         let encode = |text: &str| -> String {
             text.bytes()
                 .map(|byte| match byte {

@@ -26,6 +26,7 @@ mod companions;
 mod concurrency;
 mod consents;
 mod console;
+mod console_issuer;
 mod default_image;
 mod delete;
 mod dev_image;

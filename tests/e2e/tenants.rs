@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use harness::v1::run::{ColdBecause, StartKind};
 use harness::v1::{self, CreateRunRequest};
-use harness::{Daemon, RunHandle, Setup, as_user, calls, reason, record, requests};
+use harness::{Bearer, Daemon, Issuer, RunHandle, Setup, as_user, calls, reason, record, requests};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
@@ -209,6 +209,40 @@ async fn coffer_limits_shows_tenants_as_a_table_and_as_json() {
         assert_eq!(reason(&refused), "PERMISSION_DENIED");
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_a_group_share_the_bounds_of_its_tenant_also_after_a_restart() {
+    let tenants = "tenants:\n  ml: { groups: [\"lab:ml\", \"corp:ml\"], runs: 2 }\n  rest: { match: \"oidc:*\", runs: 9 }\n";
+    let issuer = Issuer::default();
+    let grants = "{ claim: iss, value: 'https://login.example.org/', roles: [orchestrator] }";
+    let config = format!("runs: {{ on_stop: leave }}\n{}", issuer.config_with_file(grants));
+    let mut daemon = Daemon::start_with(setup(tenants, &config)).await;
+    let create = async |daemon: &Daemon, subject: &str, groups: &[&str]| {
+        let bearer = Bearer::new(&issuer.token(subject, groups, Duration::from_secs(3_600)));
+        daemon.connect().await.runs.create_run(bearer.shows(requests::managed("p"))).await
+    };
+    create(&daemon, "alice", &["all", "ml"]).await.unwrap();
+    create(&daemon, "bob", &["ml"]).await.unwrap();
+    create(&daemon, "carol", &["ML", "all"]).await.unwrap();
+    let refused = create(&daemon, "alice", &["ml"]).await.unwrap_err();
+    assert_eq!(
+        facts(&refused, ["tenant", "limit", "used"]),
+        ["ml", "tenants.ml.runs", "2"].map(str::to_owned)
+    );
+    let shown = cli::json(&daemon, &["limits", "--tenant-of", "oidc:corp:bob"]).await;
+    assert_eq!(shown["tenants"][0]["tenant"], "ml", "{shown}");
+    assert_eq!(shown["tenants"][0]["groups"], json!(["lab:ml", "corp:ml"]), "{shown}");
+
+    daemon.stop().await;
+    daemon.launch().await;
+    // Bob has shown no token to this daemon, and his run counts.
+    let refused = create(&daemon, "alice", &["ml"]).await.unwrap_err();
+    assert_eq!(facts(&refused, ["tenant", "used"]), ["ml", "2"].map(str::to_owned));
+    // The issuer has taken her out of the group, and her run with her.
+    create(&daemon, "alice", &["all"]).await.unwrap();
+    create(&daemon, "bob", &["ml"]).await.unwrap();
+    assert_eq!(reason(&create(&daemon, "bob", &["ml"]).await.unwrap_err()), "TENANT_LIMIT");
 }
 
 /// Makes a run and eight calls of a second, one after the other. Returns the time of each.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 98] = [
+const ARROWS: [(&str, &str); 99] = [
+const ARROWS: [(&str, &str); 99] = [
     ("admission", ""),
     (
         "anomaly",
@@ -54,7 +55,7 @@ const ARROWS: [(&str, &str); 98] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage node node-id notices oidc operations passkeys policy port-forwarding process-memory processes readiness redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage node node-id notices oidc oidc-sign-in operations passkeys policy port-forwarding process-memory processes readiness redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
     ),
     ("daemon-control", "command-context presentation wire"),
     ("daemon-log", "text"),
@@ -106,6 +107,7 @@ const ARROWS: [(&str, &str); 98] = [
     ("node-id", ""),
     ("notices", "operations refusal store text timestamp webhook"),
     ("oidc", "identity webhook"),
+    ("oidc-sign-in", "document seal webhook"),
     ("operations", "jail wire"),
     ("passkeys", "audit audit-service consent-proof operations refusal store timestamp"),
     ("policy", "document egress-rules jail operations tenants text"),
@@ -153,7 +155,7 @@ const ARROWS: [(&str, &str); 98] = [
     ("uploads", "disk-quotas identity jail operations refusal"),
     ("usage-report", "command-context presentation wire"),
     ("warm-pool", ""),
-    ("web-console", "admission api-access atomic-file seal text timestamp wire"),
+    ("web-console", "admission api-access atomic-file oidc-sign-in seal text timestamp wire"),
     ("webhook", ""),
     ("wire", ""),
     ("worker-protocol", "jail operations text wire"),

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::tenants::Tenancy;
 use audit::{Event, Kind, Verdict};
 use audit_service::{AuditLog, Unavailable};
 use gateway::Gateway;
@@ -54,6 +55,7 @@ struct Copy {
 pub struct Limits {
     gateway: Arc<Gateway>,
     audit: Arc<AuditLog>,
+    tenancy: Arc<Tenancy>,
     path: PathBuf,
     /// The calls that run. No entry survives a daemon.
     reservations: Reservations,
@@ -68,8 +70,7 @@ pub struct Limits {
 impl Limits {
     /// Restores the counters of an earlier daemon. Reads the whole log if the copy cannot be read.
     pub async fn open(
-        gateway: Arc<Gateway>,
-        audit: Arc<AuditLog>,
+        (gateway, audit, tenancy): (Arc<Gateway>, Arc<AuditLog>, Arc<Tenancy>),
         state_dir: &Path,
         calls: Whole,
     ) -> anyhow::Result<Arc<Self>> {
@@ -109,6 +110,7 @@ impl Limits {
         Ok(Arc::new(Self {
             gateway,
             audit,
+            tenancy,
             path,
             reservations,
             beside: Arc::default(),

@@ -147,6 +147,9 @@ fn render_tenants(response: &GetTenantsResponse, page: &mut Output) {
         return;
     }
     page.table(&["TENANT", "BOUNDS OF", "RESOURCE", "USED", "LIMIT", "LEFT"], rows);
+    for tenant in response.tenants.iter().filter(|tenant| !tenant.groups.is_empty()) {
+        page.word(&tenant.tenant).own(" has the members of ").word(&tenant.groups.join(", ")).end_line();
+    }
     if response.left_out > 0 {
         page.own("and ")
             .word(&response.left_out.to_string())
@@ -264,6 +267,7 @@ mod tests {
             tenant: tenant.into(),
             section: section.into(),
             resources,
+            groups: Vec::new(),
         };
         let mut response = GetTenantsResponse {
             tenants: vec![
@@ -281,6 +285,7 @@ mod tests {
             ],
             left_out: 2,
         };
+        response.tenants[0].groups = vec!["corp:ml".into(), "lab:ml".into()];
         let mut page = Output::new(Look::PIPE);
         render_tenants(&response, &mut page);
         assert_eq!(
@@ -290,6 +295,7 @@ mod tests {
              ml      -          memory, MiB        512      -      -\n\
              ml      ml         egress today, MiB  unknown  9      -\n\
              uid:7   default    runs               0        4      4\n\
+             ml has the members of corp:ml, lab:ml\n\
              and 2 tenants more: see one with --tenant-of\n"
         );
         response.tenants.clear();

@@ -12,6 +12,7 @@ use audit::{Event, Kind};
 use audit_service::AuditLog;
 use consent_proof::RelyingParty;
 use listener::{Browsers, Certificates, GuardLayer, Peer, Subject, Tokens};
+use oidc_sign_in::SignIns;
 use refusal::Refusal;
 use take_over::Listeners;
 use tokio::net::TcpListener;
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::codegen::http::Extensions;
 use tonic::service::Routes;
-use web_console::{Access, Certificate, Doors, Handshake, Identity, Origin, Recorded, Stream};
+use web_console::{Access, Certificate, Doors, Handshake, Identity, Origin, Recorded, Stream, redirect_uri};
 
 use crate::config::ConsoleListen;
 use crate::{notices, rpc};
@@ -31,6 +32,7 @@ const LIMITS: ShareLimits = ShareLimits { per_principal: 64, per_address: 192 };
 pub(crate) struct Bound {
     listener: TcpListener,
     is_remote: bool,
+    issuers: Option<SignIns>,
     pub(crate) doors: Arc<Doors>,
 }
 
@@ -47,8 +49,9 @@ pub(crate) async fn bind(
     let bound = listener.local_addr()?;
     let origin = listen.origin.clone().unwrap_or_else(|| Origin::of_loopback(bound));
     tracing::info!(%origin, address = %bound, "the console is served");
+    let issuers = SignIns::open(&listen.sign_in, redirect_uri(&origin)).map_err(anyhow::Error::msg)?;
     let doors = Doors::open(origin, state_dir).context("cannot open the console's sessions in state_dir")?;
-    Ok(Some(Bound { listener, is_remote: listen.is_remote(), doors: Arc::new(doors) }))
+    Ok(Some(Bound { listener, is_remote: listen.is_remote(), issuers, doors: Arc::new(doors) }))
 }
 
 /// Returns the relying party of passkeys: the console, if it is reached by a name.
@@ -64,7 +67,7 @@ pub(crate) fn start(
     (certificates, audit, tokens): (Option<Arc<Certificates>>, Arc<AuditLog>, Arc<Tokens>),
     (tasks, stop): (&TaskTracker, &CancellationToken),
 ) {
-    let Some(Bound { listener, is_remote, doors }) = bound else { return };
+    let Some(Bound { listener, is_remote, issuers, doors }) = bound else { return };
     let browsers = Browsers::new(certificates.clone(), LIMITS);
     let api = web_console::api(rpc::guarded(routes.clone(), guard));
     let present = move |identity: &Identity, from| {
@@ -85,10 +88,11 @@ pub(crate) fn start(
             async move { audit.record(event).await.map(drop).map_err(|error| Refusal::from(error).into()) },
         )
     };
-    let mut access = Access::new(api, present, record).linked(move |principal, run, made_at| {
-        let tokens = tokens.clone();
-        Box::pin(async move { notices::identify(&tokens, &principal, &run, made_at).await })
-    });
+    let mut access =
+        Access::new(api, present, record).issuers(issuers).linked(move |principal, run, made_at| {
+            let tokens = tokens.clone();
+            Box::pin(async move { notices::identify(&tokens, &principal, &run, made_at).await })
+        });
     if let Some(certificates) = certificates.filter(|_| is_remote) {
         access = access.tls(move |stream| -> Handshake {
             let certificates = certificates.clone();

@@ -210,6 +210,7 @@ impl Source {
             processes: processes.sum::<usize>() as u64,
             spans: self.traces.counts(),
             egress_open: egress.map(|egress| egress.view().counts().open).sum(),
+            egress_bytes: self.runs.launcher.egress_bytes(),
             tenants: self.tenants(),
             node: Some(self.node.sample()),
         }

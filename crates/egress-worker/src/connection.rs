@@ -20,7 +20,7 @@ use crate::channel::Channel;
 use crate::client_hello::{Collector, Hello};
 use crate::dial::{Attempt, dial};
 use crate::meter::Meter;
-use crate::orders::{Inspect, Orders};
+use crate::orders::{Dial, Inspect, Orders};
 use crate::process::Process;
 use crate::splice::{Early, splice, with_buffer};
 
@@ -86,7 +86,14 @@ impl Connection {
     /// Waits for the addresses, and connects.
     async fn connect(&self) -> Result<TcpStream, Cause> {
         let addresses = self.orders.addresses().await?;
-        dial(&addresses, &self.attempt).await
+        self.dial(&addresses).await
+    }
+
+    /// Connects. From then on, the bytes of the connection are reported while it is open.
+    pub(crate) async fn dial(&self, addresses: &Dial) -> Result<TcpStream, Cause> {
+        let server = dial(addresses, &self.attempt).await?;
+        self.meter.report_as(self.id);
+        Ok(server)
     }
 
     /// Waits for the addresses, and connects. `None` if the program leaves before.

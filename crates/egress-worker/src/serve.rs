@@ -1,5 +1,6 @@
 //! Hears the connections and queries of a run, and serves connections of the daemon, until the daemon closes the channel.
 
+use std::convert::Infallible;
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::os::fd::OwnedFd;
@@ -12,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{LocalSet, spawn_local};
-use wire::worker::v1::{EgressReady, EgressStart, ToEgress, from_egress, to_egress};
+use wire::worker::v1::{BytesMoved, EgressReady, EgressStart, ToEgress, from_egress, to_egress};
 use worker_protocol::frame::FrameBuffer;
 
 use crate::begun::Begun;
@@ -27,6 +28,10 @@ use crate::{dns, life};
 
 /// Most connections that the daemon can ask for.
 const CONNECTIONS: u32 = 16 * 1024;
+/// Time between two reports of the bytes of open connections.
+const BETWEEN: Duration = Duration::from_secs(1);
+/// Most connections of one report.
+const REPORTED: usize = 1_024;
 /// Pause after an error of the listener.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -137,6 +142,7 @@ async fn run(started: Started, heard: Heard, missing: Vec<String>) -> Result<(),
         error = channel.handles.receive() => Err(error.into()),
         ended = front.hear(heard.steered) => ended,
         ended = front.take(served) => ended,
+        never = front.report() => match never {},
     }
 }
 
@@ -186,6 +192,18 @@ impl Front {
             self.spawn(program, |program| self.life(Begun { program, destination, handle }));
         }
         Ok(())
+    }
+
+    /// Reports the bytes of open connections.
+    async fn report(&self) -> Infallible {
+        loop {
+            self.bounds.moved().await;
+            tokio::time::sleep(BETWEEN).await;
+            for connections in self.bounds.report().chunks(REPORTED) {
+                let report = BytesMoved { connections: connections.to_vec() };
+                self.channel.send(0, from_egress::Body::Moved(report)).await;
+            }
+        }
     }
 
     fn life(&self, begun: Begun) -> impl Future<Output = ()> + use<> {

@@ -232,15 +232,6 @@ impl State {
         self.control.rules_of_run().budget()
     }
 
-    /// Counts the bytes of a connection that has ended. Those to companions stay on the host, and are none of the tenant's traffic.
-    pub(crate) fn moved(&self, bytes: u64, is_companion: bool) {
-        self.table.lock().add(bytes);
-        self.view.add_moved(bytes);
-        if !is_companion {
-            self.outside.shared().tenancy.moved(&self.own.who.principal, bytes);
-        }
-    }
-
     /// Counts a refusal, and puts it on record if it is the first of its minute.
     pub(crate) fn refuse(&self, host: &str, port: u16, rule: &str, why: &str) {
         self.note_refusal(Key { host: host.to_owned(), port, rule: rule.to_owned(), placeholder: None }, why);
@@ -286,7 +277,7 @@ impl State {
 }
 
 /// Returns the refusal as a sentence, for an agent.
-fn sentence(exceeded: &Exceeded) -> String {
+pub(crate) fn sentence(exceeded: &Exceeded) -> String {
     let text = exceeded.to_string();
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
@@ -300,6 +291,7 @@ mod tests {
     use wire::worker::v1::{ConnectionOpened, ConnectionReady, ResolveName};
 
     use crate::Answer;
+    use crate::moved::Moved;
     use crate::testing::Played;
 
     const RULES: &str = r#"{"rules":[{"host":"api.example.org","ports":[443],"decision":"allow"}]}"#;
@@ -316,12 +308,12 @@ mod tests {
     #[tokio::test]
     async fn a_tenant_without_bytes_has_no_connection_but_those_to_companions() {
         let mut played = Played::new(RULES);
-        played.state.moved(9 << 20, true);
+        played.state.moved(Moved { out: 9 << 20, into: 0 }, true);
         assert!(
             matches!(open(&mut played, 2, "api.example.org", 443).await, To::Inspect(_)),
             "none of its traffic"
         );
-        played.state.moved(1 << 20, false);
+        played.state.moved(Moved { out: 0, into: 1 << 20 }, false);
         assert!(matches!(open(&mut played, 3, "api.example.org", 443).await, To::End(_)));
         let refused = played.recorded(Kind::EgressRefused).await;
         assert_eq!(refused["rule"], "egress: tenant");
@@ -336,7 +328,7 @@ mod tests {
     #[tokio::test]
     async fn bytes_of_companions_count_for_the_bound_of_their_run() {
         let mut played = Played::new(&RULES.replacen('{', "{\"max_bytes\": 1000, ", 1));
-        played.state.moved(400, false);
+        played.state.moved(Moved { out: 400, into: 0 }, false);
         let db = played.state.view.of_companion("db");
         assert_eq!(played.state.bytes_left(), Some(600));
         db.add_moved(500);
@@ -354,7 +346,7 @@ mod tests {
         played.daemon.reviewers.lock().1 = Some(approved);
         assert!(matches!(open(&mut played, 2, "api.example.org", 443).await, To::Inspect(_)));
         // Another connection of the tenant ends while this one waits.
-        played.state.moved(1 << 20, false);
+        played.state.moved(Moved { out: 1 << 20, into: 0 }, false);
         played.say(2, From::Connection(ConnectionReady::default())).await;
         assert!(matches!(played.hear().await, To::End(_)));
     }

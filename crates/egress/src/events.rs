@@ -44,6 +44,8 @@ pub(crate) fn receipt(run: &str, live: &Live, ended: &ConnectionEnded, address: 
 pub(crate) fn lost(run: &str, live: &Live) -> Event {
     let mut details = with_grants(live, details(live));
     details["cause"] = "process_lost".into();
+    details["bytes_out"] = live.moved.out.into();
+    details["bytes_in"] = live.moved.into.into();
     of(Kind::EgressReceipt, run, live, details)
 }
 

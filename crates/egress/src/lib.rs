@@ -20,6 +20,7 @@ mod limits;
 mod live;
 mod messages;
 mod metering;
+mod moved;
 mod outgoing;
 mod outside;
 mod push_question;
@@ -43,6 +44,7 @@ mod testing;
 
 pub use fingerprint::Fingerprint;
 pub use git_wire::Change;
+pub use moved::Bytes;
 pub use outside::{Outside, Shared};
 pub use push_question::{PushQuestion, PushUpdate};
 pub use roots::Roots;

@@ -13,6 +13,7 @@ use wire::worker::v1::HttpRequest;
 use wire::worker::v1::to_egress::Body;
 
 use crate::messages::{inspect, inspect_served};
+use crate::moved::Moved;
 use crate::view::{Connection, ModelTokens, Phase, Request};
 
 /// Requests of a connection that are on record one by one.
@@ -79,6 +80,8 @@ pub(crate) struct Live {
     pub(crate) injected: BTreeSet<String>,
     /// Approvals of the pushes that went out over it and have no response, by the number of the request.
     pub(crate) consented: BTreeMap<u64, String>,
+    /// Bytes that are counted.
+    pub(crate) moved: Moved,
     /// Cancelled when it has ended.
     left: CancellationToken,
     _left: DropGuard,
@@ -128,6 +131,7 @@ impl Live {
             taken_back: BTreeSet::new(),
             injected: BTreeSet::new(),
             consented: BTreeMap::new(),
+            moved: Moved::default(),
             _left: left.clone().drop_guard(),
             left,
             usage: BTreeMap::new(),
@@ -214,9 +218,8 @@ impl Live {
     }
 
     /// Returns the connection for people.
-    pub(crate) fn shown(&self, end: Option<(&'static str, u64, u64, Option<IpAddr>)>) -> Connection {
-        let (cause, bytes_out, bytes_in, address) =
-            end.map_or((None, 0, 0, None), |(cause, out, into, address)| (Some(cause), out, into, address));
+    pub(crate) fn shown(&self, end: Option<(&'static str, Option<IpAddr>)>) -> Connection {
+        let (cause, address) = end.map_or((None, None), |(cause, address)| (Some(cause), address));
         let is_refused = self.verdict.decision == Decision::Deny;
         Connection {
             id: self.id.clone(),
@@ -234,8 +237,8 @@ impl Live {
             },
             server_name: self.server_name.clone(),
             address,
-            bytes_out,
-            bytes_in,
+            bytes_out: self.moved.out,
+            bytes_in: self.moved.into,
             requests: self.requests.clone(),
             opened_at: self.opened_at,
             calls: self.calls.clone(),

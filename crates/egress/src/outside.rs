@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::hosts_file::HostsFile;
+use crate::moved::Bytes;
 use crate::roots::Roots;
 use crate::upstream::UpstreamProxy;
 
@@ -34,6 +35,7 @@ pub struct Shared {
     pub roots: Arc<Roots>,
     pub ledger: Arc<Ledger>,
     pub tenancy: Arc<Tenancy>,
+    pub bytes: Arc<Bytes>,
 }
 
 impl fmt::Debug for Shared {

@@ -55,6 +55,8 @@ pub(crate) struct Session {
     /// True if the process has the authorities that servers have to be signed by.
     pub(crate) has_roots: AtomicBool,
     pub(crate) handles: Handles,
+    /// True if bytes have moved since the bound of the tenant was checked.
+    pub(crate) has_moved: AtomicBool,
     /// Connections of calls that the process has not begun, by their handles.
     pub(crate) expected: Mutex<HashMap<u64, Expected>>,
 }
@@ -85,6 +87,7 @@ impl Session {
             most: usize::try_from(most).unwrap_or(usize::MAX),
             has_roots: AtomicBool::new(has_roots),
             handles,
+            has_moved: AtomicBool::new(false),
             expected: Mutex::default(),
         });
         let wishes = state.streams.offer();
@@ -112,8 +115,9 @@ impl Session {
             if matches!(live.step, Step::Out) {
                 state.record(events::lost(&state.run, &live));
             }
-            state.view.show(live.shown(Some(("process_lost", 0, 0, None))));
+            state.view.show(live.shown(Some(("process_lost", None))));
         }
+        state.table.lock().store();
         why
     }
 
@@ -197,7 +201,8 @@ impl Session {
                     self.state.consents.lock().used(&approval);
                 }
             }
-            From::Ended(ended) => self.ended(id, &ended),
+            From::Ended(ended) => self.ended(id, ended),
+            From::Moved(report) => self.moved(&report)?,
             From::Asked(asked) => self.asked(id, asked).await?,
             From::Usage(usage) => self.used(id, usage)?,
             From::Placeholder(seen) => self.placeholder_seen(id, &seen)?,
@@ -306,17 +311,21 @@ impl Session {
         Ok(())
     }
 
-    fn ended(&self, id: u64, ended: &ConnectionEnded) {
+    fn ended(&self, id: u64, mut ended: ConnectionEnded) {
         let Some(live) = self.live.lock().remove(&id) else { return };
         let state = &self.state;
-        let live = state.count_unreported(live);
+        let mut live = state.count_unreported(live);
         let address = address(&ended.address);
         let why = refusal(ended.cause());
         let was_out = matches!(live.step, Step::Out);
         if was_out {
-            state.moved(ended.bytes_out.saturating_add(ended.bytes_in), live.companion().is_some());
-            state.record(events::receipt(&state.run, &live, ended, address));
-        } else if live.ended_for.is_none() {
+            self.moved_last(&mut live, &mut ended);
+            state.record(events::receipt(&state.run, &live, &ended, address));
+        } else {
+            // Shown, and not counted: they left the run, and not the host.
+            live.moved.raise(ended.bytes_out, ended.bytes_in);
+        }
+        if !was_out && live.ended_for.is_none() {
             // It never went out.
             let why = why.unwrap_or(if live.is_waiting() {
                 "it was closed while it waited for a reviewer"
@@ -328,8 +337,7 @@ impl Session {
         if was_out && let Some(why) = why {
             state.refuse(&live.host(), live.port, &live.verdict.rule, why);
         }
-        let end = (cause_name(ended.cause()), ended.bytes_out, ended.bytes_in, address);
-        state.view.show(live.shown(Some(end)));
+        state.view.show(live.shown(Some((cause_name(ended.cause()), address))));
     }
 
     /// Ends a connection, for this reason.
@@ -360,6 +368,7 @@ impl Session {
         loop {
             tokio::time::sleep(SECOND).await;
             self.state.record_refusals(false);
+            self.end_exceeded().await;
             let now = self.state.control.rules();
             if !Arc::ptr_eq(&rules, &now) {
                 if self.state.needs_roots(&now) && !self.has_roots.load(Ordering::Relaxed) {

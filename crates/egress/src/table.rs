@@ -13,6 +13,8 @@ use egress_rules::{HostName, NoAddress, Pool, Source};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
+/// Bytes of open connections after which their sum is stored.
+const STORED: u64 = 1 << 20;
 /// Longest line, bytes.
 const LINE: u64 = 1024;
 
@@ -32,6 +34,8 @@ pub(crate) struct Table {
     /// `None` for a task, which has no names and no later daemon.
     file: Option<File>,
     bytes: u64,
+    /// Bytes that the file has.
+    written: u64,
 }
 
 impl Table {
@@ -49,12 +53,12 @@ impl Table {
             write(&mut file, &Line::Block(block))?;
             (pool, 0)
         };
-        Ok(Self { pool, file: Some(file), bytes })
+        Ok(Self { pool, file: Some(file), bytes, written: bytes })
     }
 
     /// Makes the table of a task.
     pub(crate) fn of_task(block: Ipv4Net) -> io::Result<Self> {
-        Ok(Self { pool: Pool::new(block).map_err(io::Error::other)?, file: None, bytes: 0 })
+        Ok(Self { pool: Pool::new(block).map_err(io::Error::other)?, file: None, bytes: 0, written: 0 })
     }
 
     /// Returns the address of a name. Gives it one first if it has none.
@@ -82,18 +86,27 @@ impl Table {
         &self.pool
     }
 
-    /// Returns the bytes of all connections that have ended.
+    /// Returns the bytes of all connections.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Adds the bytes of a connection that has ended.
+    /// Adds bytes of connections. The file gets their sum once a MiB, and when a connection ends (`store`).
     pub(crate) fn add(&mut self, bytes: u64) {
-        if bytes > 0 {
-            self.bytes = self.bytes.saturating_add(bytes);
-            if let Err(error) = self.write(&Line::Bytes(self.bytes)) {
-                tracing::error!(%error, "the bytes of a run's connections were not stored");
-            }
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes.saturating_sub(self.written) >= STORED {
+            self.store();
+        }
+    }
+
+    /// Writes the sum of bytes into the file, if it has changed.
+    pub(crate) fn store(&mut self) {
+        if self.bytes == self.written {
+            return;
+        }
+        self.written = self.bytes;
+        if let Err(error) = self.write(&Line::Bytes(self.bytes)) {
+            tracing::error!(%error, "the bytes of a run's connections were not stored");
         }
     }
 }
@@ -160,13 +173,18 @@ mod tests {
         let mut table = Table::open(&path, Pool::DEFAULT_BLOCK).unwrap();
         let addresses = ["a.example.org", "b.example.org"].map(|text| assign(&mut table, text));
         table.add(7);
+        table.store();
         table.add(5);
+        table.store();
+        table.add(STORED - 1);
+        table.store();
+        table.store();
         drop(table);
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"{\"name\":\"c.exa").unwrap();
 
         let mut table = Table::open(&path, "11.7.0.0/16".parse().unwrap()).unwrap();
-        assert_eq!(table.bytes(), 12);
+        assert_eq!(table.bytes(), 11 + STORED);
         assert_eq!(table.pool().block(), Pool::DEFAULT_BLOCK, "the block of the first daemon stays");
         assert_eq!(["a.example.org", "b.example.org"].map(|text| assign(&mut table, text)), addresses);
         assert!(!addresses.contains(&assign(&mut table, "c.example.org")));

@@ -129,7 +129,8 @@ pub(crate) fn shared(directory: &tempfile::TempDir) -> Shared {
         secrets: Arc::new(Secrets::new([source("model"), source("lost")].into())),
         roots: Arc::new(Roots::default()),
         ledger: Arc::new(Ledger::open(&path("usage"), Prices::default()).unwrap()),
-        tenancy: Arc::new(Tenancy::open(&path("tenants.json"), || Arc::new(tenants()))),
+        tenancy: Arc::new(Tenancy::open(directory.path(), || Arc::new(tenants()))),
+        bytes: Arc::default(),
     }
 }
 

@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 use timestamp::Timestamp;
 use tokio::sync::broadcast;
 
+use crate::moved::Moved;
+
 /// Connections that have ended and are still listed.
 const ENDED: usize = 512;
 /// Refused hosts that are listed.
@@ -33,9 +35,9 @@ pub struct Connection {
     pub server_name: String,
     /// Address that it goes to.
     pub address: Option<IpAddr>,
-    /// Bytes that the program sent, once it has ended.
+    /// Bytes that the program sent. While it is open, those of about a second ago.
     pub bytes_out: u64,
-    /// Bytes that the server sent, once it has ended.
+    /// Bytes that the server sent, like those that the program sent.
     pub bytes_in: u64,
     /// First requests over HTTP.
     pub requests: Vec<Request>,
@@ -153,9 +155,9 @@ pub struct Counts {
     /// Lookups of names that do not exist in the run.
     pub refused_names: u64,
     pub refused_connections: u64,
-    /// Bytes that programs sent over connections that have ended.
+    /// Bytes that programs sent out of the host.
     pub bytes_out: u64,
-    /// Bytes that servers sent over connections that have ended.
+    /// Bytes that servers sent.
     pub bytes_in: u64,
 }
 
@@ -182,7 +184,7 @@ struct Listed {
     refused: BTreeMap<(String, String, u16), Refused>,
     /// All but the number of those that are open.
     counts: Counts,
-    /// Bytes of all connections that have ended, also under earlier daemons.
+    /// Bytes of all connections, also under earlier daemons.
     moved: u64,
 }
 
@@ -203,7 +205,7 @@ impl View {
         !self.companion.is_empty()
     }
 
-    /// Returns the bytes of all connections that have ended, of the run and of its companions.
+    /// Returns the bytes of all connections of the run and of its companions.
     pub(crate) fn moved(&self) -> u64 {
         self.listed.lock().moved
     }
@@ -251,11 +253,6 @@ impl View {
                     listed.ended.pop_front();
                 }
                 listed.counts.ended += 1;
-                // The bytes of a connection that went nowhere left the run, and not the host.
-                if connection.address.is_some() {
-                    listed.counts.bytes_out += connection.bytes_out;
-                    listed.counts.bytes_in += connection.bytes_in;
-                }
                 listed.ended.push_back(connection.clone());
             } else {
                 listed.live.insert(connection.id.clone(), connection.clone());
@@ -263,6 +260,19 @@ impl View {
         }
         // An error means that there is no follower.
         let _ = self.updates.send(Update::Connection(Box::new(connection)));
+    }
+
+    /// Shows the bytes of connections that are open, and counts `more` for the run. Followers see them with the next change.
+    pub(crate) fn show_moved(&self, open: &[(String, Moved)], more: Moved) {
+        let mut listed = self.listed.lock();
+        for (id, moved) in open {
+            if let Some(connection) = listed.live.get_mut(id) {
+                (connection.bytes_out, connection.bytes_in) = (moved.out, moved.into);
+            }
+        }
+        let counts = &mut listed.counts;
+        counts.bytes_out = counts.bytes_out.saturating_add(more.out);
+        counts.bytes_in = counts.bytes_in.saturating_add(more.into);
     }
 
     /// Shows that a host was refused once more.
@@ -336,6 +346,7 @@ mod tests {
         for number in 0..600 {
             view.show(connection(&number.to_string(), Phase::Open, None));
             view.show(connection(&number.to_string(), Phase::Ended("closed"), address));
+            view.show_moved(&[], Moved { out: 3, into: 50 });
             view.refuse(&format!("h{number}.example.org"), 0, "", "");
             view.refuse("203.0.113.8", 22, "", "");
         }

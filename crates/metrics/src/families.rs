@@ -49,7 +49,6 @@ pub struct Metrics {
     pub(crate) refused_runs: Counter,
     pub(crate) workers: Family<State, Counter>,
     pub(crate) connections: Family<Result, Counter>,
-    pub(crate) egress_bytes: Family<Direction, Counter>,
     pub(crate) pushes: Counter,
     pub(crate) sessions: Counter,
     pub(crate) records: Counter,
@@ -84,6 +83,7 @@ struct Gauges {
     open_files: Gauge,
     processes: Gauge,
     egress_open: Gauge,
+    egress_bytes: Family<Direction, Counter>,
     tenants: Family<TenantBound, Seconds>,
     node_state: Family<State, Gauge>,
     node_capacity: Family<NodeResource, Gauge>,
@@ -106,7 +106,6 @@ impl Metrics {
             refused_runs: Counter::default(),
             workers: Family::default(),
             connections: Family::default(),
-            egress_bytes: Family::default(),
             pushes: Counter::default(),
             sessions: Counter::default(),
             records: Counter::default(),
@@ -175,12 +174,6 @@ impl Metrics {
         );
         registry.register("worker_events", "Starts and losses of workers of the lanes", self.workers.clone());
         registry.register("egress_connections", "Connections of runs", self.connections.clone());
-        registry.register_with_unit(
-            "egress",
-            "Bytes of connections of runs that have ended",
-            Unit::Bytes,
-            self.egress_bytes.clone(),
-        );
         registry.register("git_pushes", "Pushes of git that went out", self.pushes.clone());
         registry.register("terminals", "Terminals that operators have opened", self.sessions.clone());
         registry.register("audit_records", "Records that have become durable", self.records.clone());
@@ -301,6 +294,12 @@ impl Gauges {
             self.node_used.clone(),
         );
         registry.register("egress_open", "Connections of runs that are open", self.egress_open.clone());
+        registry.register_with_unit(
+            "egress",
+            "Bytes of connections of runs, also of those that are open",
+            Unit::Bytes,
+            self.egress_bytes.clone(),
+        );
     }
 
     fn set(&self, of: &Metrics, sample: &Sample) {
@@ -355,6 +354,8 @@ impl Gauges {
                 self.node_used.get_or_create(&resource).set(whole(used));
             }
         }
+        for (direction, count) in ["out", "in"].into_iter().zip(sample.egress_bytes) {
+            self.egress_bytes.get_or_create(&Direction { direction }).inner().store(count, Ordering::Relaxed);
         for (result, count) in ["answered", "failed", "timed_out"].into_iter().zip(sample.engine) {
             counted(&self.engine, result, count);
         }

@@ -5,7 +5,7 @@ use operations::{Operation, Reason};
 use serde_json::Value;
 
 use crate::families::Metrics;
-use crate::labels::{Call, Direction, ProfileCall, Result, Rule, State};
+use crate::labels::{Call, ProfileCall, Result, Rule, State};
 
 /// Name of anything that is in no list.
 const OTHER: &str = "other";
@@ -35,11 +35,6 @@ impl Metrics {
             }
             Kind::EgressIntent => self.connections("opened", 1),
             Kind::EgressRefused => self.connections("refused", number(event, "count").max(1)),
-            Kind::EgressReceipt => {
-                for (direction, key) in [("out", "bytes_out"), ("in", "bytes_in")] {
-                    self.egress_bytes.get_or_create(&Direction { direction }).inc_by(number(event, key));
-                }
-            }
             Kind::GitPush => {
                 self.pushes.inc();
             }
@@ -158,7 +153,6 @@ mod tests {
         let details = |kind: Kind, details: Value| Event::new(kind).run("r").details(details);
         for event in [
             details(Kind::EgressIntent, json!({})),
-            details(Kind::EgressReceipt, json!({ "bytes_out": 5, "bytes_in": 7 })),
             details(Kind::EgressRefused, json!({ "count": 3 })),
             details(Kind::RunRefused, json!({ "count": 4 })),
             details(Kind::ApprovalRequested, json!({})),
@@ -172,7 +166,6 @@ mod tests {
         for expected in [
             "cofferdam_egress_connections_total{result=\"opened\"} 1",
             "cofferdam_egress_connections_total{result=\"refused\"} 3",
-            "cofferdam_egress_bytes_total{direction=\"in\"} 7",
             "cofferdam_refused_runs_total 4",
             "cofferdam_approvals_total{state=\"asked\"} 1",
             "cofferdam_approvals_total{state=\"expired\"} 1",
@@ -201,6 +194,17 @@ mod tests {
             with.iter().all(|line| line.contains(&format!(" # {{trace_id=\"{:032x}\"}} ", 999))),
             "{with:?}"
         );
+    }
+
+    #[test]
+    fn bytes_of_connections_are_those_of_the_sample() {
+        let text = metrics().encode(&Sample { egress_bytes: [5, 7], ..Sample::default() });
+        for expected in [
+            "cofferdam_egress_bytes_total{direction=\"out\"} 5",
+            "cofferdam_egress_bytes_total{direction=\"in\"} 7",
+        ] {
+            assert!(text.lines().any(|line| line == expected), "{expected} is not in {text}");
+        }
     }
 
     #[test]

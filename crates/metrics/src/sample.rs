@@ -33,6 +33,8 @@ pub struct Sample {
     pub spans: [u64; 2],
     /// Connections of runs that are open or being decided about.
     pub egress_open: u64,
+    /// Bytes that connections of runs have moved since the start: out, and in.
+    pub egress_bytes: [u64; 2],
     pub tenants: Vec<TenantSample>,
     pub node: Option<NodeSample>,
 }

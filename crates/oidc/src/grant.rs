@@ -24,19 +24,26 @@ pub struct Grant {
 
 impl Grant {
     fn fits(&self, claims: &Claims) -> bool {
-        let Some((first, within)) = self.claim.split_first() else { return false };
-        let found = within.iter().try_fold(claims.get(first), |value, name| Some(value?.get(name)));
-        match found.flatten() {
-            Some(Value::String(text)) => *text == self.value,
-            Some(Value::Array(list)) => list.iter().any(|text| text.as_str() == Some(&self.value)),
-            _ => false,
-        }
+        texts(claims, &self.claim).any(|text| text == self.value)
     }
 
     fn scope(&self) -> Option<Arc<Scope>> {
         let scope = || Scope { runs: Vec::new(), profiles: self.profiles.clone() };
         (!self.profiles.is_empty()).then(|| Arc::new(scope()))
     }
+}
+
+/// Returns the text at the path of a claim, or the texts of its list.
+pub(crate) fn texts<'a>(claims: &'a Claims, path: &[String]) -> impl Iterator<Item = &'a str> + use<'a> {
+    let found = path.split_first().and_then(|(first, within)| {
+        within.iter().try_fold(claims.get(first), |value, name| Some(value?.get(name))).flatten()
+    });
+    let list = match found {
+        Some(Value::Array(list)) => list.as_slice(),
+        Some(text @ Value::String(_)) => std::slice::from_ref(text),
+        _ => &[],
+    };
+    list.iter().filter_map(Value::as_str)
 }
 
 /// Returns the principal of a token with these claims, under this name.

@@ -17,6 +17,8 @@ pub struct Issuer {
     pub keys: Source,
     /// Name of the claim with the subject.
     pub principal_claim: String,
+    /// Path of the claim with the groups of the subject, which tenants of the policy name.
+    pub groups_claim: Vec<String>,
     /// Largest difference between its clock and this host's.
     pub leeway: Duration,
     /// Longest time from `iat` to `exp`.

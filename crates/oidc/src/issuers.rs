@@ -37,6 +37,8 @@ pub struct Holder {
     pub principal: Principal,
     /// Time until the token is no longer valid.
     pub left: Duration,
+    /// Groups that the token names, each with the name of its issuer before it: `ISSUER:GROUP`.
+    pub groups: Vec<String>,
 }
 
 /// Returns true if a bearer token has the form of an issuer's token. API tokens and run tokens do not have it.
@@ -148,7 +150,9 @@ impl Issuers {
         let subject = claims::subject(&claims, &known.issuer.principal_claim)?;
         let name = format!("oidc:{}:{subject}", known.issuer.name);
         let principal = grant::principal(name, &known.issuer.grants, &claims);
-        Ok(Holder { principal: Principal { address, ..principal }, left })
+        let groups = grant::texts(&claims, &known.issuer.groups_claim);
+        let groups = groups.map(|group| format!("{}:{group}", known.issuer.name)).collect();
+        Ok(Holder { principal: Principal { address, ..principal }, left, groups })
     }
 }
 

@@ -52,6 +52,25 @@ fn an_issuer_that_stays_keeps_its_keys_and_one_that_changes_does_not() {
 }
 
 #[test]
+fn groups_of_a_token_have_the_name_of_their_issuer() {
+    let signer = Signer::ec();
+    let of = |path: &[&str], groups: Value| {
+        let path: Vec<String> = path.iter().map(ToString::to_string).collect();
+        let (issuers, _directory) = with(&[signer.jwk("ec")], |issuer| issuer.groups_claim = path);
+        let changes = json!({ "groups": groups, "realm": { "roles": ["a:b"] } });
+        check(&issuers, &signer.token("ES256", "ec", &claims_with(&changes))).unwrap().groups
+    };
+    assert_eq!(of(&["groups"], json!(["ml", 7, "all", ["x"]])), ["corp:ml", "corp:all"]);
+    assert_eq!(of(&["groups"], json!("ml")), ["corp:ml"]);
+    assert_eq!(of(&["realm", "roles"], json!([])), ["corp:a:b"]);
+    for (path, groups) in
+        [(&["groups"][..], json!({ "ml": true })), (&["other"], json!(["ml"])), (&[], json!(["ml"]))]
+    {
+        assert!(of(path, groups).is_empty(), "{path:?}");
+    }
+}
+
+#[test]
 fn j1_a_token_of_each_algorithm_names_its_holder() {
     let signers = [
         ("RS256", Signer::rsa(2_048)),
@@ -64,7 +83,7 @@ fn j1_a_token_of_each_algorithm_names_its_holder() {
     for (algorithm, signer) in &signers {
         let token = signer.token(algorithm, algorithm, &claims());
         assert!(looks_like_one(&token));
-        let Holder { principal, left } = check(&issuers, &token).unwrap();
+        let Holder { principal, left, .. } = check(&issuers, &token).unwrap();
         assert_eq!((principal.name.as_str(), principal.uid), ("oidc:corp:alice", identity::NOBODY));
         assert_eq!(principal.roles.names(), ["orchestrator"]);
         assert_eq!(principal.scope.unwrap().profiles, ["open"]);

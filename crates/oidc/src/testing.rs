@@ -135,6 +135,7 @@ pub(crate) fn issuer(keys: Source) -> Issuer {
         audiences: vec!["cofferdam".into(), "other".into()],
         keys,
         principal_claim: "sub".into(),
+        groups_claim: vec!["groups".into()],
         leeway: Duration::from_secs(60),
         max_lifetime: Duration::from_secs(86_400),
         grants: vec![Grant {

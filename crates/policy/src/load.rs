@@ -195,7 +195,7 @@ impl Merged {
             }
         }
         for (name, at) in fields.get("tenants").map(At::entries).unwrap_or_default() {
-            let tenant = read_tenants::tenant(name, &at);
+            let tenant = Tenant { place: self.tenants.len(), ..read_tenants::tenant(name, &at) };
             if self.is_new(file, "tenant", name, &at) {
                 self.tenants.insert(name.to_owned(), tenant);
             }
@@ -278,8 +278,8 @@ impl Merged {
         team::resolve(&mut self.teams, &self.roles, |name, key, message, suggestion| {
             found.push((["teams".to_owned(), name.to_owned(), key.to_owned()], message, suggestion));
         });
-        read_tenants::compare(&self.tenants, |name, message| {
-            found.push((["tenants".to_owned(), name.to_owned(), "match".to_owned()], message, None));
+        read_tenants::compare(&self.tenants, |name, key, message| {
+            found.push((["tenants".to_owned(), name.to_owned(), key.to_owned()], message, None));
         });
         let roles: Vec<&str> = self.roles.keys().map(String::as_str).collect();
         for (name, profile) in &self.profiles {

@@ -1,4 +1,4 @@
-//! Reads `tenants`: the bounds of the principals of each, and of those that none matches.
+//! Reads `tenants`: the bounds of the principals and groups of each, and of principals that none matches.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,8 @@ use tenants::{Bounds, Resource, Tenant, Tenants};
 const MAX_PRINCIPALS: usize = 20_000;
 /// Longest name of a principal, bytes.
 const MAX_PRINCIPAL: usize = 512;
+/// Longest name of a group with its issuer, bytes.
+const MAX_GROUP: usize = 256;
 /// Beginnings of the names of principals, by their credential.
 const KINDS: [&str; 4] = ["uid:", "cert:", "token:", "oidc:"];
 /// Largest bounds, in the unit of each.
@@ -25,17 +27,23 @@ const MOST: [(Resource, u64); 6] = [
 pub(super) fn tenant(name: &str, at: &At<'_>) -> Tenant {
     let keys = Resource::ALL.map(Resource::key);
     let is_default = name == Tenants::DEFAULT;
-    let known: Vec<&str> = keys.into_iter().chain((!is_default).then_some("match")).collect();
+    let known: Vec<&str> =
+        keys.into_iter().chain(["match", "groups"].into_iter().filter(|_| !is_default)).collect();
     let fields = at.fields(&known);
     fields.need_values(&keys);
-    let principals =
-        if is_default { Vec::new() } else { fields.required("match").map_or_else(Vec::new, principals) };
+    let groups = fields.get("groups").filter(|_| !is_default).map(groups);
+    let matched = match &groups {
+        _ if is_default => None,
+        Some(_) => fields.get("match"),
+        None => fields.required("match"),
+    };
+    let principals = matched.map_or_else(Vec::new, principals);
     let bounds = bounds(&fields);
     // A bound with a problem has been reported.
     if keys.iter().all(|key| fields.get(key).is_none()) {
         at.problem_hint("bounds nothing", Some(format!("give one of {}", keys.join(", "))));
     }
-    Tenant { principals, bounds }
+    Tenant { principals, groups: groups.unwrap_or_default(), bounds, place: 0 }
 }
 
 fn bounds(fields: &Fields<'_>) -> Bounds {
@@ -65,15 +73,49 @@ fn principals(at: &At<'_>) -> Vec<String> {
     items.iter().take(MAX_PRINCIPALS).filter_map(read).collect()
 }
 
-/// Reports principals that two tenants match with the same text, and too many beginnings. `report` is called with a tenant's name and a
-/// message.
-pub(super) fn compare(tenants: &BTreeMap<String, Tenant>, mut report: impl FnMut(&str, String)) {
+fn groups(at: &At<'_>) -> Vec<String> {
+    let items = at.one_or_more();
+    if items.is_empty() || items.len() > Tenants::MOST_GROUPS {
+        at.problem(format!("must list 1 to {} groups", Tenants::MOST_GROUPS));
+    }
+    let read = |item: &At<'_>| {
+        let name = item.text()?;
+        let has_both =
+            name.split_once(':').is_some_and(|(issuer, group)| !issuer.is_empty() && !group.is_empty());
+        if !has_both || name.contains(['*', '\n', '\t']) || name.len() > MAX_GROUP {
+            item.problem_hint(
+                "must be a group with the name of its issuer in the configuration",
+                Some("such as `corp:ml`".to_owned()),
+            );
+        }
+        Some(name.to_owned())
+    };
+    items.iter().take(Tenants::MOST_GROUPS).filter_map(read).collect()
+}
+
+/// Reports principals and groups that two tenants match with the same text, and too many beginnings or groups. `report` is called with a
+/// tenant's name, a key of it, and a message.
+pub(super) fn compare(tenants: &BTreeMap<String, Tenant>, mut report: impl FnMut(&str, &str, String)) {
     let (mut seen, mut beginnings) = (BTreeMap::new(), 0);
+    let mut groups = BTreeMap::new();
+    for (name, group) in
+        tenants.iter().flat_map(|(name, tenant)| tenant.groups.iter().map(move |group| (name, group)))
+    {
+        if let Some(before) = groups.insert(group.as_str(), name.as_str()) {
+            report(name, "groups", format!("`{group}` is also in the tenant {before}; keep one"));
+        }
+    }
+    if groups.len() > Tenants::MOST_GROUPS
+        && let Some(name) = tenants.iter().find(|(_, tenant)| !tenant.groups.is_empty()).map(|(name, _)| name)
+    {
+        let most = Tenants::MOST_GROUPS;
+        report(name, "groups", format!("the tenants have more than {most} groups together"));
+    }
     for (name, tenant) in tenants {
         for principal in &tenant.principals {
             beginnings += usize::from(principal.ends_with('*'));
             if let Some(before) = seen.insert(principal.as_str(), name.as_str()) {
-                report(name, format!("`{principal}` is also in the tenant {before}; keep one"));
+                report(name, "match", format!("`{principal}` is also in the tenant {before}; keep one"));
             }
         }
     }
@@ -83,6 +125,7 @@ pub(super) fn compare(tenants: &BTreeMap<String, Tenant>, mut report: impl FnMut
         let most = Tenants::MOST_BEGINNINGS;
         report(
             name,
+            "match",
             format!("the tenants have more than {most} beginnings of names together; use whole names"),
         );
     }
@@ -106,9 +149,9 @@ mod tests {
         egress_mib_per_day: 10240, pool_per_minute: 30}\n  default: {runs: 4}\n",
         );
         let policy = policy.unwrap();
-        let ml = policy.tenants().of("oidc:corp:ml-7");
+        let ml = policy.tenants().of("oidc:corp:ml-7", None);
         assert_eq!((ml.tenant, ml.bounds.runs, ml.bounds.pool_per_minute), ("ml", Some(20), Some(30)));
-        let own = policy.tenants().of("uid:7");
+        let own = policy.tenants().of("uid:7", None);
         assert_eq!((own.tenant, own.section, own.bounds.runs), ("uid:7", "default", Some(4)));
         let written = policy.to_yaml().unwrap();
         assert_eq!(Policy::from_files([("again.yaml", &written)]).unwrap().digest(), policy.digest());
@@ -116,6 +159,25 @@ mod tests {
         assert_ne!(other.digest(), policy.digest());
         let none = Policy::from_files([("p.yaml", REST)]).unwrap();
         assert!(none.tenants().is_empty() && !none.to_yaml().unwrap().contains("tenants"));
+    }
+
+    #[test]
+    fn groups_are_read_and_written_back_in_the_order_of_the_policy() {
+        let policy = loaded(
+            "  web: {groups: 'corp:web', runs: 1}\n  ml: {match: 'token:ml-ci', groups: ['corp:ml', 'lab:a:b'], runs: 2}\n",
+        );
+        let policy = policy.unwrap();
+        let tenants = policy.tenants();
+        let both = ["corp:ml".to_owned(), "corp:web".to_owned()];
+        assert_eq!(tenants.first(&both), Some("corp:web"));
+        assert_eq!(tenants.of("oidc:corp:a", Some("lab:a:b")).tenant, "ml");
+        assert_eq!(tenants.of("token:ml-ci", None).tenant, "ml");
+        let again = Policy::from_files([("again.yaml", policy.to_yaml().unwrap())]).unwrap();
+        assert_eq!((again.digest(), again.tenants().first(&both)), (policy.digest(), Some("corp:web")));
+        let other = loaded(
+            "  ml: {match: 'token:ml-ci', groups: ['corp:ml', 'lab:a:b'], runs: 2}\n  web: {groups: 'corp:web', runs: 1}\n",
+        );
+        assert_ne!(other.unwrap().digest(), policy.digest());
     }
 
     #[test]
@@ -151,6 +213,23 @@ mod tests {
             (
                 "  a: {match: 'uid:1', runs: 1}\n  b: {match: ['uid:2', 'uid:1'], runs: 1}\n",
                 "p.yaml:5: tenants.b.match: `uid:1` is also in the tenant a; keep one".to_owned(),
+            ),
+            (
+                "  a: {groups: ml, runs: 1}\n",
+                "p.yaml:4: tenants.a.groups: must be a group with the name of its issuer in the configuration (such as `corp:ml`)"
+                    .to_owned(),
+            ),
+            (
+                "  a: {groups: [], runs: 1}\n",
+                "p.yaml:4: tenants.a.groups: must list 1 to 256 groups".to_owned(),
+            ),
+            (
+                "  a: {groups: 'corp:ml', runs: 1}\n  b: {groups: ['corp:a', 'corp:ml'], runs: 1}\n",
+                "p.yaml:5: tenants.b.groups: `corp:ml` is also in the tenant a; keep one".to_owned(),
+            ),
+            (
+                "  default: {groups: 'corp:ml', runs: 1}\n",
+                "p.yaml:4: tenants.default.groups: unknown key".to_owned(),
             ),
             (
                 "  A: {match: 'uid:1', runs: 1}\n",

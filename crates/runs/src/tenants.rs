@@ -111,9 +111,8 @@ fn sum(mut left: Left, living: impl Iterator<Item = (RunId, String, Option<RunId
 }
 
 /// Returns what all runs use together.
-pub(crate) fn used_by_all(left: &Used, living: &BTreeMap<RunId, Arc<Run>>) -> Amounts {
-    let living = living.values().map(|run| amounts(&run.record.borrow()));
-    left.values().copied().chain(living).fold(Amounts::default(), |sum, one| sum + one)
+pub(crate) fn used_by_all(left: &Left, living: &BTreeMap<RunId, Arc<Run>>) -> Amounts {
+    with_living(left.clone(), living).into_values().fold(Amounts::default(), |sum, one| sum + one)
 }
 
 fn add(used: &mut Used, principal: &str, amounts: Amounts) {

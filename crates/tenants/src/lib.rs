@@ -4,6 +4,7 @@
 
 mod bounds;
 mod exceeded;
+mod groups;
 mod share;
 mod table;
 mod tenancy;

@@ -12,12 +12,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bounds::{Amounts, Bounds, Resource};
 use crate::exceeded::Exceeded;
+use crate::groups::Groups;
 use crate::share::Shares;
 use crate::table::Tenants;
 use crate::traffic::Traffic;
 
 /// Time between two writes of the traffic: the most that a killed daemon loses.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Files of the state directory.
+const TRAFFIC: &str = "tenants.json";
+const GROUPS: &str = "tenant-groups.json";
 /// Bytes of a MiB.
 const MIB: u64 = 1 << 20;
 
@@ -28,6 +32,7 @@ pub struct Tenancy {
     /// Returns the tenants in force.
     source: Source,
     traffic: Traffic,
+    groups: Groups,
     shares: Mutex<Shares>,
 }
 
@@ -44,26 +49,39 @@ pub struct TenantUse {
     pub tenant: String,
     /// Section of the policy with its bounds.
     pub section: String,
+    /// Groups whose members belong to it.
+    pub groups: Vec<String>,
     pub bounds: Bounds,
     /// Amount of each resource, in the unit of its bound. `None`: it is not known.
     pub used: [(Resource, Option<u64>); 6],
 }
 
 impl Tenancy {
-    /// Opens the traffic in the file at `traffic`. `source` returns the tenants in force.
-    pub fn open(traffic: &Path, source: impl Fn() -> Arc<Tenants> + Send + Sync + 'static) -> Self {
-        let traffic = Traffic::open(traffic, Timestamp::now());
-        Self { source: Box::new(source), traffic, shares: Mutex::default() }
+    /// Opens the traffic and the groups of principals in files of `directory`. `source` returns the tenants in force.
+    pub fn open(directory: &Path, source: impl Fn() -> Arc<Tenants> + Send + Sync + 'static) -> Self {
+        let traffic = Traffic::open(&directory.join(TRAFFIC), Timestamp::now());
+        let groups = Groups::open(&directory.join(GROUPS));
+        Self { source: Box::new(source), traffic, groups, shares: Mutex::default() }
+    }
+
+    /// Takes the groups of a principal that has shown a valid token. They decide its tenant until its next token.
+    pub fn show_groups(&self, principal: &str, groups: &[String]) {
+        let tenants = (self.source)();
+        if self.groups.note(principal, tenants.first(groups), Timestamp::now()) {
+            self.traffic.forget_sums();
+        }
     }
 
     /// Returns the name of a principal's tenant.
     pub fn tenant_of(&self, principal: &str) -> String {
-        (self.source)().of(principal).tenant.to_owned()
+        let (tenants, groups) = ((self.source)(), self.groups.look());
+        tenants.of(principal, groups.of(principal)).tenant.to_owned()
     }
 
     /// Returns true if a principal's tenant has a bound on the resource.
     pub fn is_bounded(&self, principal: &str, resource: Resource) -> bool {
-        (self.source)().of(principal).bounds.of(resource).is_some()
+        let (tenants, groups) = ((self.source)(), self.groups.look());
+        tenants.of(principal, groups.of(principal)).bounds.of(resource).is_some()
     }
 
     /// Checks that a tenant has room for one more run. `used` returns the use of all runs by principal.
@@ -75,12 +93,13 @@ impl Tenancy {
         wanted: Amounts,
         used: impl FnOnce() -> BTreeMap<String, Amounts>,
     ) -> Result<(), Exceeded> {
-        let tenants = (self.source)();
-        let own = tenants.of(principal);
+        let (tenants, groups) = ((self.source)(), self.groups.look());
+        let own = tenants.of(principal, groups.of(principal));
         if wanted.each().iter().all(|(resource, _)| own.bounds.of(*resource).is_none()) {
             return Ok(());
         }
-        let used = used().into_iter().filter(|(other, _)| tenants.of(other).tenant == own.tenant);
+        let used =
+            used().into_iter().filter(|(other, _)| tenants.of(other, groups.of(other)).tenant == own.tenant);
         let used = used.fold(Amounts::default(), |sum, (_, amounts)| sum + amounts);
         for ((resource, used), (_, wanted)) in used.each().into_iter().zip(wanted.each()) {
             let limit = own.bounds.of(resource).unwrap_or(u64::MAX);
@@ -98,7 +117,7 @@ impl Tenancy {
     /// `take` is called under a lock, and its success counts. `None`: it was not called.
     pub fn claim<T, E>(&self, principal: &str, take: impl FnOnce() -> Result<T, E>) -> Option<Result<T, E>> {
         let tenants = (self.source)();
-        let own = tenants.of(principal);
+        let own = tenants.of(principal, self.groups.look().of(principal));
         let Some(limit) = own.bounds.pool_per_minute else { return Some(take()) };
         let mut shares = self.shares.lock();
         let now = Instant::now();
@@ -114,10 +133,11 @@ impl Tenancy {
 
     /// Checks that a principal may open one more connection.
     pub fn connection(&self, principal: &str) -> Result<(), Exceeded> {
-        let tenants = (self.source)();
-        let own = tenants.of(principal);
+        let (tenants, groups) = ((self.source)(), self.groups.look());
+        let own = tenants.of(principal, groups.of(principal));
         let Some(limit) = own.bounds.egress_mib_per_day else { return Ok(()) };
-        let bytes = self.traffic.of(own.tenant, &tenants, Timestamp::now());
+        let group_of = |principal: &str| groups.of(principal);
+        let bytes = self.traffic.of(own.tenant, (&tenants, group_of), Timestamp::now());
         if bytes.is_some_and(|bytes| bytes < limit.saturating_mul(MIB)) {
             return Ok(());
         }
@@ -131,20 +151,23 @@ impl Tenancy {
         })
     }
 
-    /// Counts the bytes of a connection that has ended.
+    /// Counts bytes that connections have moved.
     pub fn moved(&self, principal: &str, bytes: u64) {
-        self.traffic.add(principal, bytes, Timestamp::now());
+        // No group changes between the look and the count.
+        let groups = self.groups.look();
+        self.traffic.add((principal, groups.of(principal)), bytes, Timestamp::now());
     }
 
     /// Returns the use of each tenant of the policy, and of each principal by itself that uses something.
     ///
     /// `used` is the use of all runs by principal. `only` is the one principal whose tenant is shown; `None` is all.
     pub fn report(&self, used: &BTreeMap<String, Amounts>, only: Option<&str>) -> Vec<TenantUse> {
-        let tenants = (self.source)();
-        let is_shown = |tenant: &str| only.is_none_or(|only| tenants.of(only).tenant == tenant);
+        let (tenants, groups) = ((self.source)(), self.groups.look());
+        let member = |principal| tenants.of(principal, groups.of(principal));
+        let is_shown = |tenant: &str| only.is_none_or(|only| member(only).tenant == tenant);
         let mut sums: BTreeMap<&str, (&str, Bounds, Amounts)> = BTreeMap::new();
         let named = tenants.named().map(|(name, tenant)| (name, name, tenant.bounds));
-        let own = only.map(|only| tenants.of(only)).map(|own| (own.tenant, own.section, own.bounds));
+        let own = only.map(member).map(|own| (own.tenant, own.section, own.bounds));
         for (tenant, section, bounds) in named.chain(own).filter(|(tenant, ..)| is_shown(tenant)) {
             sums.insert(tenant, (section, bounds, Amounts::default()));
         }
@@ -153,7 +176,7 @@ impl Tenancy {
         let idle = by_principal.into_iter().flatten().map(|(principal, _)| (principal, Amounts::default()));
         for (principal, amounts) in used.iter().map(|(principal, amounts)| (principal, *amounts)).chain(idle)
         {
-            let own = tenants.of(principal);
+            let own = member(principal);
             if is_shown(own.tenant) {
                 let sum = sums.entry(own.tenant).or_insert((own.section, own.bounds, Amounts::default()));
                 sum.2 = sum.2 + amounts;
@@ -161,7 +184,7 @@ impl Tenancy {
         }
         let mut moved: BTreeMap<&str, u64> = BTreeMap::new();
         for (principal, bytes) in by_principal.into_iter().flatten() {
-            let sum = moved.entry(tenants.of(principal).tenant).or_default();
+            let sum = moved.entry(member(principal).tenant).or_default();
             *sum = sum.saturating_add(*bytes);
         }
         let mut shares = self.shares.lock();
@@ -174,6 +197,7 @@ impl Tenancy {
             TenantUse {
                 tenant: tenant.to_owned(),
                 section: section.to_owned(),
+                groups: tenants.groups_of(tenant).to_vec(),
                 bounds,
                 used: [runs, memory, cpu, disk, egress, pool],
             }
@@ -181,7 +205,7 @@ impl Tenancy {
         sums.into_iter().map(row).collect()
     }
 
-    /// Writes the traffic once a second if it has changed, until `stop`.
+    /// Writes the traffic and the groups once a second if they have changed, until `stop`.
     pub async fn keep(self: Arc<Self>, stop: CancellationToken) {
         let mut fails = false;
         loop {
@@ -193,7 +217,9 @@ impl Tenancy {
             let written = tokio::task::spawn_blocking(move || own.write()).await;
             let failed = !matches!(written, Ok(true));
             if failed && !fails {
-                tracing::error!("the traffic of tenants cannot be written: it is tried again each second");
+                tracing::error!(
+                    "the traffic of tenants, or the groups of principals, cannot be written: it is tried again each second"
+                );
             }
             fails = failed;
             if !goes_on {
@@ -202,9 +228,10 @@ impl Tenancy {
         }
     }
 
-    /// Writes the traffic if it has changed. Returns false if that failed. Blocks on the disk.
+    /// Writes the traffic and the groups if they have changed. Returns false if that failed. Blocks on the disk.
     pub fn write(&self) -> bool {
-        self.traffic.write().is_ok()
+        let written = [self.traffic.write(), self.groups.write()];
+        written.iter().all(Result::is_ok)
     }
 }
 
@@ -224,11 +251,14 @@ mod tests {
     fn tenancy(directory: &tempfile::TempDir, own: Bounds, default: Bounds) -> Tenancy {
         let principals = vec!["uid:1*".to_owned()];
         let tenants = Tenants::new(BTreeMap::from([
-            ("ml".to_owned(), Tenant { principals, bounds: own }),
-            (Tenants::DEFAULT.to_owned(), Tenant { principals: Vec::new(), bounds: default }),
+            (
+                "ml".to_owned(),
+                Tenant { principals, groups: vec!["corp:ml".to_owned()], bounds: own, place: 0 },
+            ),
+            (Tenants::DEFAULT.to_owned(), Tenant { bounds: default, ..Tenant::default() }),
         ]));
         let tenants = Arc::new(tenants);
-        Tenancy::open(&directory.path().join("tenants.json"), move || Arc::clone(&tenants))
+        Tenancy::open(directory.path(), move || Arc::clone(&tenants))
     }
 
     fn amounts(runs: u64, memory_mib: u64) -> Amounts {
@@ -317,6 +347,43 @@ mod tests {
         let refused = tenancy.connection("uid:13").unwrap_err();
         assert!(refused.to_string().contains("is not known"), "{refused}");
         tenancy.connection("uid:2").unwrap();
+    }
+
+    #[test]
+    fn a_group_of_the_last_token_decides_the_tenant_also_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = bounds(|bounds| bounds.runs = Some(1));
+        let tenancy = tenancy(&directory, own, Bounds::default());
+        let (alice, used) = ("oidc:corp:alice", BTreeMap::from([("uid:1".to_owned(), amounts(1, 0))]));
+        let groups = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        tenancy.check(alice, amounts(1, 0), || used.clone()).unwrap();
+        tenancy.show_groups(alice, &groups(&["corp:web", "corp:ml"]));
+        let refused = tenancy.check(alice, amounts(1, 0), || used.clone()).unwrap_err();
+        assert_eq!((refused.tenant.as_str(), refused.used), ("ml", 1));
+        // Her runs count for the others of the tenant.
+        let hers = BTreeMap::from([(alice.to_owned(), amounts(1, 0))]);
+        assert!(tenancy.check("uid:1", amounts(1, 0), || hers.clone()).is_err());
+        assert!(tenancy.write());
+        let tenancy = self::tenancy(&directory, own, Bounds::default());
+        assert_eq!(tenancy.tenant_of(alice), "ml");
+        assert_eq!(tenancy.report(&hers, Some(alice))[0].groups, ["corp:ml"]);
+        // The issuer has taken her out of the group.
+        tenancy.show_groups(alice, &groups(&["corp:web"]));
+        assert_eq!(tenancy.tenant_of(alice), alice);
+    }
+
+    #[test]
+    fn bytes_follow_a_principal_to_the_tenant_of_its_group() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = bounds(|bounds| bounds.egress_mib_per_day = Some(2));
+        let tenancy = tenancy(&directory, own, Bounds::default());
+        tenancy.moved("oidc:corp:alice", MIB);
+        tenancy.connection("uid:1").unwrap();
+        tenancy.show_groups("oidc:corp:alice", &["corp:ml".to_owned()]);
+        tenancy.moved("oidc:corp:alice", MIB);
+        assert!(tenancy.connection("uid:1").is_err());
+        tenancy.show_groups("oidc:corp:alice", &[]);
+        tenancy.connection("uid:1").unwrap();
     }
 
     #[test]

@@ -39,7 +39,8 @@ struct State {
     /// Day of which the counts are not known.
     unknown: Option<i64>,
     is_changed: bool,
-    /// Sums of the same day, so that a check for a connection adds up nothing. Made at the first check after a reload.
+    /// Sums of the same day, so that a check for a connection adds up nothing. Made at the first check after a reload, or after the group of a
+    /// principal has changed.
     sums: Option<Sums>,
 }
 
@@ -52,16 +53,16 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(tenants: &Arc<Tenants>, counts: &Counts) -> Self {
+    fn new<'g>(tenants: &Arc<Tenants>, group_of: impl Fn(&str) -> Option<&'g str>, counts: &Counts) -> Self {
         let mut sums = Self { tenants: tenants.clone(), bytes: HashMap::new() };
         for (principal, bytes) in &counts.bytes {
-            sums.add(principal, *bytes);
+            sums.add(principal, group_of(principal), *bytes);
         }
         sums
     }
 
-    fn add(&mut self, principal: &str, bytes: u64) {
-        let tenant = self.tenants.of(principal).tenant;
+    fn add(&mut self, principal: &str, group: Option<&str>, bytes: u64) {
+        let tenant = self.tenants.of(principal, group).tenant;
         match self.bytes.get_mut(tenant) {
             Some(sum) => *sum = sum.saturating_add(bytes),
             None => drop(self.bytes.insert(tenant.to_owned(), bytes)),
@@ -116,8 +117,8 @@ impl Traffic {
         Self { path: path.to_owned(), state: Mutex::new(state), writing: Mutex::default() }
     }
 
-    /// Counts bytes of a connection that has ended.
-    pub(crate) fn add(&self, principal: &str, bytes: u64, now: Timestamp) {
+    /// Counts bytes of connections of a principal, which may be in a group.
+    pub(crate) fn add(&self, (principal, group): (&str, Option<&str>), bytes: u64, now: Timestamp) {
         if bytes == 0 {
             return;
         }
@@ -130,12 +131,22 @@ impl Traffic {
             if is_apart { counts.bytes.entry(principal.to_owned()).or_default() } else { &mut counts.others };
         *count = count.saturating_add(bytes);
         if let Some(sums) = sums.as_mut().filter(|_| is_apart) {
-            sums.add(principal, bytes);
+            sums.add(principal, group, bytes);
         }
     }
 
+    /// Has the next check add up all bytes, because the group of a principal has changed.
+    pub(crate) fn forget_sums(&self) {
+        self.state.lock().sums = None;
+    }
+
     /// Returns the bytes of today of a tenant. `None`: they are not known.
-    pub(crate) fn of(&self, tenant: &str, tenants: &Arc<Tenants>, now: Timestamp) -> Option<u64> {
+    pub(crate) fn of<'g>(
+        &self,
+        tenant: &str,
+        (tenants, group_of): (&Arc<Tenants>, impl Fn(&str) -> Option<&'g str>),
+        now: Timestamp,
+    ) -> Option<u64> {
         let mut state = self.state.lock();
         state.turn(now);
         if state.unknown == Some(state.counts.day) {
@@ -144,7 +155,7 @@ impl Traffic {
         let State { counts, sums, .. } = &mut *state;
         let sums = match sums {
             Some(sums) if Arc::ptr_eq(&sums.tenants, tenants) => sums,
-            other => other.insert(Sums::new(tenants, counts)),
+            other => other.insert(Sums::new(tenants, group_of, counts)),
         };
         let own = sums.bytes.get(tenant).copied().unwrap_or_default();
         Some(own.saturating_add(counts.others))
@@ -203,9 +214,12 @@ mod tests {
         text.replace('Z', ".000000000Z").parse().unwrap()
     }
 
+    /// Groups of principals that have none.
+    const NONE: fn(&str) -> Option<&'static str> = |_| None;
+
     /// Returns the bytes of a principal that is a tenant by itself.
     fn alone(traffic: &Traffic, principal: &str, now: Timestamp) -> Option<u64> {
-        traffic.of(principal, &Arc::default(), now)
+        traffic.of(principal, (&Arc::default(), NONE), now)
     }
 
     #[test]
@@ -219,17 +233,26 @@ mod tests {
             Arc::new(Tenants::new([("ml".to_owned(), tenant)].into()))
         };
         let (both, one) = (ml(&["a", "b"]), ml(&["a"]));
-        traffic.add("a", 1, noon);
-        traffic.add("b", 10, noon);
-        assert_eq!(traffic.of("ml", &both, noon), Some(11));
+        traffic.add(("a", None), 1, noon);
+        traffic.add(("b", None), 10, noon);
+        assert_eq!(traffic.of("ml", (&both, NONE), noon), Some(11));
         // The next connections are added to the sums that are there.
-        traffic.add("b", 100, noon);
-        traffic.add("c", 1_000, noon);
-        assert_eq!((traffic.of("ml", &both, noon), traffic.of("c", &both, noon)), (Some(111), Some(1_000)));
+        traffic.add(("b", None), 100, noon);
+        traffic.add(("c", None), 1_000, noon);
+        assert_eq!(
+            (traffic.of("ml", (&both, NONE), noon), traffic.of("c", (&both, NONE), noon)),
+            (Some(111), Some(1_000))
+        );
         // A reload: another table.
-        assert_eq!((traffic.of("ml", &one, noon), traffic.of("b", &one, noon)), (Some(1), Some(110)));
-        traffic.add("a", 5, later);
-        assert_eq!((traffic.of("ml", &one, later), traffic.of("b", &one, later)), (Some(5), Some(0)));
+        assert_eq!(
+            (traffic.of("ml", (&one, NONE), noon), traffic.of("b", (&one, NONE), noon)),
+            (Some(1), Some(110))
+        );
+        traffic.add(("a", None), 5, later);
+        assert_eq!(
+            (traffic.of("ml", (&one, NONE), later), traffic.of("b", (&one, NONE), later)),
+            (Some(5), Some(0))
+        );
     }
 
     #[test]
@@ -238,9 +261,9 @@ mod tests {
         let path = directory.path().join("tenants.json");
         let (noon, later) = (at("2026-03-01T12:00:00Z"), at("2026-03-02T00:00:00Z"));
         let traffic = Traffic::open(&path, noon);
-        traffic.add("a", 5, noon);
-        traffic.add("a", 6, noon);
-        traffic.add("b", 100, noon);
+        traffic.add(("a", None), 5, noon);
+        traffic.add(("a", None), 6, noon);
+        traffic.add(("b", None), 100, noon);
         traffic.write().unwrap();
         drop(traffic);
         let traffic = Traffic::open(&path, noon);
@@ -248,10 +271,10 @@ mod tests {
         assert_eq!(alone(&traffic, "b", noon), Some(100));
         assert_eq!((alone(&traffic, "a", later), alone(&traffic, "b", later)), (Some(0), Some(0)));
         // A clock that is set back brings nothing back, and gives nothing anew.
-        traffic.add("a", 7, later);
+        traffic.add(("a", None), 7, later);
         assert_eq!(alone(&traffic, "a", noon), Some(7));
         // A clock that was wrong by years does not keep its counts in force for years.
-        traffic.add("a", 8, at("2099-03-02T00:00:00Z"));
+        traffic.add(("a", None), 8, at("2099-03-02T00:00:00Z"));
         traffic.write().unwrap();
         assert_eq!(alone(&Traffic::open(&path, noon), "a", noon), Some(0));
         assert_eq!(alone(&traffic, "a", noon), Some(0));
@@ -264,11 +287,11 @@ mod tests {
         std::fs::write(&path, "{\"day\":").unwrap();
         let (noon, later) = (at("2026-03-01T12:00:00Z"), at("2026-03-02T00:00:01Z"));
         let traffic = Traffic::open(&path, noon);
-        traffic.add("a", 5, noon);
+        traffic.add(("a", None), 5, noon);
         traffic.write().unwrap();
         assert_eq!(alone(&traffic, "a", noon), None);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"day\":");
-        traffic.add("a", 6, later);
+        traffic.add(("a", None), 6, later);
         assert_eq!(alone(&traffic, "a", later), Some(6));
         traffic.write().unwrap();
         assert_eq!(alone(&Traffic::open(&path, later), "a", later), Some(6));
@@ -280,10 +303,10 @@ mod tests {
         let now = at("2026-03-01T12:00:00Z");
         let traffic = Traffic::open(&directory.path().join("tenants.json"), now);
         for number in 0..MOST {
-            traffic.add(&format!("p{number}"), 1, now);
+            traffic.add((&format!("p{number}"), None), 1, now);
         }
-        traffic.add("late", 9, now);
-        traffic.add("p0", 1, now);
+        traffic.add(("late", None), 9, now);
+        traffic.add(("p0", None), 1, now);
         assert_eq!(alone(&traffic, "late", now), Some(9));
         assert_eq!(alone(&traffic, "p0", now), Some(11));
     }

@@ -15,6 +15,7 @@ use tonic::codegen::http::Extensions;
 use tonic::metadata::{Ascii, MetadataValue};
 
 use api_access::Api;
+use oidc_sign_in::SignIns;
 
 /// Most bytes of a token. Tokens of issuers are the longest.
 const MAX_TOKEN: usize = 8 * 1024;
@@ -44,6 +45,8 @@ pub struct Access {
     linked: Option<Linked>,
     record: Record,
     tls: Option<Tls>,
+    /// Issuers at which people sign in.
+    pub(crate) issuers: Option<SignIns>,
 }
 
 impl Access {
@@ -56,7 +59,14 @@ impl Access {
         present: impl Fn(&Identity, IpAddr) -> Extensions + Send + Sync + 'static,
         record: impl Fn(&str, Value) -> Recorded + Send + Sync + 'static,
     ) -> Self {
-        Self { api, present: Box::new(present), record: Box::new(record), linked: None, tls: None }
+        Self {
+            api,
+            present: Box::new(present),
+            record: Box::new(record),
+            linked: None,
+            tls: None,
+            issuers: None,
+        }
     }
 
     /// Opens links in notices. `linked` returns the credential with which a principal decides on approvals of a run, if it still has one
@@ -77,6 +87,13 @@ impl Access {
     pub(crate) async fn identify(&self, principal: &str, run: &str, made_at: UnixMillis) -> Option<Identity> {
         let linked = self.linked.as_ref()?;
         linked(principal.to_owned(), run.to_owned(), made_at).await
+    }
+
+    /// Signs people in at issuers.
+    #[must_use]
+    pub fn issuers(mut self, issuers: Option<SignIns>) -> Self {
+        self.issuers = issuers;
+        self
     }
 
     /// Serves TLS.

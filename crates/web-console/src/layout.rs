@@ -91,17 +91,28 @@ pub(crate) fn again(path: &str) -> Response {
 /// Some of them do more than show: a look at a file is a call on record, and a download is kept. No other site may have a browser do that.
 fn asking_again(path: &str) -> Markup {
     let is_by_itself = path == "/" || path.starts_with("/approvals");
+    leading(path, is_by_itself, "Continue to the console")
+}
+
+/// Returns the page that leads to an issuer. A browser would not follow a redirect there: the policy of pages lets no form lead elsewhere.
+pub(crate) fn leave(url: &str, issuer: &str) -> Response {
+    let words = format!("Continue to {}", text::one_line(issuer));
+    Html(leading(url, true, &words).into_string()).into_response()
+}
+
+/// Returns a page with one link, which the browser follows by itself if it may.
+fn leading(url: &str, is_by_itself: bool, words: &str) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                @if is_by_itself { meta http-equiv="refresh" content={ "0;url=" (path) }; }
+                @if is_by_itself { meta http-equiv="refresh" content={ "0;url=" (url) }; }
                 title { "Cofferdam" }
                 link rel="stylesheet" href="/assets/console.css";
             }
-            body { main { p { a href=(path) { "Continue to the console" } } } }
+            body { main { p { a href=(url) { (words) } } } }
         }
     }
 }

@@ -15,6 +15,7 @@ mod events;
 mod failure;
 mod form;
 mod guard;
+mod issuer;
 mod kept;
 mod layout;
 mod nonce;
@@ -29,10 +30,12 @@ mod session;
 mod shown;
 mod sign_in;
 mod viewer;
+mod ways;
 
 pub use access::{Access, Certificate, Handshake, Identity, Recorded, Stream, Token};
 pub use api_access::{Api, Broken, api};
 pub use doors::{Doors, Link};
+pub use issuer::redirect_uri;
 pub use origin::Origin;
 pub use serve::serve;
 
@@ -56,6 +59,7 @@ fn routes() -> Router<State> {
     Router::new()
         .merge(assets::routes())
         .merge(sign_in::routes())
+        .merge(issuer::routes())
         .merge(events::routes())
         .merge(approvals::routes())
         .merge(pages::routes())

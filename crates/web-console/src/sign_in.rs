@@ -1,10 +1,11 @@
-//! Signing in: by a one-time link, by a token, or by the client certificate of the connection. Signing out.
+//! Signing in: by a one-time link, by a token, or by the client certificate of the connection; `issuer` has the way over an issuer. Signing
+//! out.
 
 use axum::extract::State as Extracted;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use maud::{Markup, html};
+use maud::html;
 use serde_json::json;
 use timestamp::UnixMillis;
 use tonic::codegen::http::header::{HeaderValue, SET_COOKIE};
@@ -19,6 +20,7 @@ use crate::form::{Checked, Fields};
 use crate::layout::{own_path, page, sign_in_for};
 use crate::shown::line;
 use crate::viewer::services;
+use crate::ways;
 use crate::{Parts, State};
 
 pub(crate) fn routes() -> Router<State> {
@@ -31,40 +33,13 @@ pub(crate) fn routes() -> Router<State> {
         .route("/sign-out", post(sign_out))
 }
 
-async fn form(Extension(connection): Extension<Connection>, uri: Uri) -> Response {
+async fn form(
+    Extracted(state): Extracted<State>,
+    Extension(connection): Extension<Connection>,
+    uri: Uri,
+) -> Response {
     let query = Fields::parse(uri.query().unwrap_or_default().as_bytes());
-    page("Sign in", None, ways(own_path(query.get("to")), &connection, None))
-}
-
-/// Shows all ways to sign in. `problem` says why the last one did not work.
-fn ways(to: &str, connection: &Connection, problem: Option<&str>) -> Markup {
-    html! {
-        h1 { "Sign in" }
-        @if let Some(problem) = problem {
-            p.notice.bad role="alert" { (line(problem)) }
-        }
-        section.card {
-            h2 { "With a link" }
-            p { "On the daemon's host, or wherever " code { "coffer" } " reaches it:" }
-            pre { "coffer console" }
-            p { "The link works once, for a minute." }
-        }
-        @if let Some(certificate) = &connection.certificate {
-            form.card method="post" action="/sign-in/certificate" {
-                h2 { "With the certificate of this browser" }
-                p { "It names " (line(&certificate.name)) "." }
-                input type="hidden" name="to" value=(to);
-                button type="submit" { "Sign in with the certificate" }
-            }
-        }
-        form.card method="post" action="/sign-in/token" {
-            h2 { "With a token" }
-            input type="hidden" name="to" value=(to);
-            label for="token" { "API token, or token of your issuer" }
-            input #token type="password" name="token" autocomplete="off" spellcheck="false" required;
-            button type="submit" { "Sign in with the token" }
-        }
-    }
+    ways::sign_in(&state, own_path(query.get("to")), &connection)
 }
 
 async fn by_token(
@@ -74,10 +49,10 @@ async fn by_token(
 ) -> Result<Response, Problem> {
     let to = own_path(fields.get("to"));
     let Some(token) = Token::parse(fields.get("token")) else {
-        let main = ways(to, &connection, Some("This is no token: copy it as it was printed."));
-        return Ok((StatusCode::FORBIDDEN, page("Sign in", None, main)).into_response());
+        let problem = "This is no token: copy it as it was printed.";
+        return Ok((StatusCode::FORBIDDEN, ways::refused(&state, to, &connection, problem)).into_response());
     };
-    enter(&state, &connection, (Identity::Token(token), "token"), to).await
+    enter(&state, &connection, (Identity::Token(token), "token"), to, redirect).await
 }
 
 async fn by_certificate(
@@ -93,6 +68,7 @@ async fn by_certificate(
         &connection,
         (Identity::Certificate(certificate), "certificate"),
         own_path(fields.get("to")),
+        redirect,
     )
     .await
 }
@@ -119,7 +95,7 @@ async fn by_link(
     fields: Fields,
 ) -> Result<Response, Problem> {
     let identity = state.0.doors.take_link(fields.get("code"), UnixMillis::now()).ok_or_else(used_up)?;
-    enter(&state, &connection, (identity, "link"), "/").await
+    enter(&state, &connection, (identity, "link"), "/", redirect).await
 }
 
 fn used_up() -> Problem {
@@ -127,19 +103,20 @@ fn used_up() -> Problem {
     Problem::Bad(StatusCode::FORBIDDEN, message)
 }
 
-/// Opens a session if the API knows the identity. It is on record before it is valid.
-async fn enter(
+/// Opens a session if the API knows the identity. It is on record before it is valid. `lead` has the browser load the path `to`.
+pub(crate) async fn enter(
     state: &State,
     connection: &Connection,
     (identity, by): (Identity, &str),
     to: &str,
+    lead: fn(&str) -> Response,
 ) -> Result<Response, Problem> {
     let known = services(state, &identity, connection).console().get_viewer(quick(GetViewerRequest {})).await;
     let name = match known {
         Ok(known) => known.into_inner().principal,
         Err(status) if status.code() == tonic::Code::PermissionDenied => {
-            let main = ways(to, connection, Some(status.message()));
-            return Ok((StatusCode::FORBIDDEN, page("Sign in", None, main)).into_response());
+            return Ok((StatusCode::FORBIDDEN, ways::refused(state, to, connection, status.message()))
+                .into_response());
         }
         Err(status) => return Err(status.into()),
     };
@@ -148,7 +125,7 @@ async fn enter(
     state.0.access.record(&name, details).await?;
     let doors = &state.0.doors;
     let (cookie, _) = doors.sessions.open(identity, name, UnixMillis::now());
-    Ok(with_cookie(redirect(to), state, &cookie, ""))
+    Ok(with_cookie(lead(to), state, &cookie, ""))
 }
 
 async fn sign_out(Extracted(state): Extracted<State>, checked: Checked) -> Response {

@@ -1,10 +1,11 @@
-//! Fetches a document with one GET.
+//! Fetches a document with one GET, or the answer to one form.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::Request;
+use hyper::body::Incoming;
 
 use crate::exchange::exchange;
 use crate::target::Target;
@@ -23,16 +24,50 @@ pub async fn fetch(tls: &Tls, target: &Target, most: usize, patience: Duration) 
         if answer.status() != 200 {
             return Err(format!("answered {}", answer.status().as_u16()));
         }
-        let body = Limited::new(answer.into_body(), most).collect().await;
-        body.map(http_body_util::Collected::to_bytes).map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                format!("answered more than {most} bytes")
-            } else {
-                format!("no answer: {error}")
-            }
-        })
+        bounded(answer.into_body(), most).await
     });
     tokio::time::timeout(patience, fetched).await.unwrap_or_else(|_| Err("no answer in time".to_owned()))
+}
+
+/// Posts a form with these further headers. Returns the status and at most `most` bytes of the answer within `patience`.
+///
+/// Messages do not contain the URL's path, the headers or the form.
+pub async fn post_form(
+    tls: &Tls,
+    target: &Target,
+    headers: &[(&'static str, String)],
+    form: &str,
+    most: usize,
+    patience: Duration,
+) -> Result<(u16, Bytes), String> {
+    let mut request = Request::post(&target.path)
+        .header("host", &target.authority)
+        .header("user-agent", concat!("cofferd/", env!("CARGO_PKG_VERSION")))
+        .header("accept", "application/json")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("connection", "close");
+    for (name, value) in headers {
+        request = request.header(*name, value);
+    }
+    let request = request
+        .body(Full::new(Bytes::copy_from_slice(form.as_bytes())))
+        .map_err(|_| "the request cannot be made")?;
+    let posted = exchange(tls, target, request, async |answer| {
+        let status = answer.status().as_u16();
+        Ok((status, bounded(answer.into_body(), most).await?))
+    });
+    tokio::time::timeout(patience, posted).await.unwrap_or_else(|_| Err("no answer in time".to_owned()))
+}
+
+async fn bounded(body: Incoming, most: usize) -> Result<Bytes, String> {
+    let body = Limited::new(body, most).collect().await;
+    body.map(http_body_util::Collected::to_bytes).map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            format!("answered more than {most} bytes")
+        } else {
+            format!("no answer: {error}")
+        }
+    })
 }
 
 #[cfg(test)]
@@ -42,7 +77,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::fetch;
+    use super::{fetch, post_form};
     use crate::{Target, Tls};
 
     /// What is fetched, up to 1,000 bytes, of a server that does this with the request that it has read.
@@ -103,6 +138,36 @@ mod tests {
             let failed = answered(answer).await.unwrap_err();
             assert!(failed.starts_with(says), "{says}: {failed}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_form_is_posted_and_its_answer_bounded() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/token", listener.local_addr().unwrap());
+        let served = tokio::spawn(async move {
+            let mut heads = Vec::new();
+            for size in [10, 11] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut sent = Vec::new();
+                while !sent.ends_with(b"code=x%20y") {
+                    assert!(stream.read_buf(&mut sent).await.unwrap() > 0);
+                }
+                heads.push(String::from_utf8(sent).unwrap());
+                let answer =
+                    format!("HTTP/1.1 400 Bad\r\ncontent-length: {size}\r\n\r\n{}", "x".repeat(size));
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+            heads
+        });
+        let (target, tls) = (Target::parse(&url, false).unwrap(), Tls::trusting([]).unwrap());
+        let headers = [("authorization", "Basic YTpi".to_owned())];
+        let post = || post_form(&tls, &target, &headers, "code=x%20y", 10, Duration::from_secs(5));
+        assert_eq!(post().await, Ok((400, "x".repeat(10).into())));
+        assert_eq!(post().await, Err("answered more than 10 bytes".to_owned()));
+        let head = served.await.unwrap().remove(0);
+        assert!(head.starts_with("POST /token HTTP/1.1\r\n"), "{head}");
+        assert!(head.contains("authorization: Basic YTpi\r\n"), "{head}");
+        assert!(head.contains("content-type: application/x-www-form-urlencoded\r\n"), "{head}");
     }
 
     #[tokio::test(start_paused = true)]

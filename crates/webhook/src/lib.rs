@@ -13,7 +13,7 @@ mod tls;
 
 pub use dial::{Stream, dial};
 pub use endpoint::{Endpoint, MAX_WAIT, backoff};
-pub use fetch::fetch;
+pub use fetch::{fetch, post_form};
 pub use send::{Failed, Sender};
 pub use sign::Secret;
 pub use target::Target;

@@ -82,9 +82,9 @@ impl Limits {
             Refusal::new(Reason::PermissionDenied, message).with("rule", "profile")
         })?;
         let (_, whole) = self.reservations.of_all();
-        let tenant = policy.tenants().of(&caller.principal).tenant;
+        let tenant = self.tenancy.tenant_of(&caller.principal);
         let bounds = [caps.waiting, caps.principal, whole.waiting];
-        self.beside.enter(caller, tenant, bounds).map_err(|(scope, most)| {
+        self.beside.enter(caller, &tenant, bounds).map_err(|(scope, most)| {
             let rule = match scope {
                 "run" => format!("profile {profile}: concurrency.waiting"),
                 "principal" => format!("profile {profile}: concurrency.principal"),

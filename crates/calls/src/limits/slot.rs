@@ -27,9 +27,9 @@ impl Limits {
             let message = "the policy no longer has the profile of this run";
             return Err(Refusal::new(Reason::PermissionDenied, message).with("rule", "profile"));
         };
-        let tenant = policy.tenants().of(&caller.principal).tenant;
+        let tenant = self.tenancy.tenant_of(&caller.principal);
         let mut waits = None;
-        let names = [caller.run_id.as_str(), caller.principal.as_str(), tenant];
+        let names = [caller.run_id.as_str(), caller.principal.as_str(), tenant.as_str()];
         let reservation = self.reservations.enter(names, &caps, turn, || {
             let (wake, woken) = oneshot::channel();
             waits = Some(woken);

@@ -99,7 +99,7 @@ fn whose<'a>(principal: &'a Principal, asked: &'a str) -> Result<Option<&'a str>
 }
 
 fn to_wire(tenant: TenantUse) -> v1::TenantUse {
-    let TenantUse { tenant, section, bounds, used } = tenant;
+    let TenantUse { tenant, section, groups, bounds, used } = tenant;
     let one = |(resource, used)| {
         let shown = match resource {
             Resource::Runs => Wire::Runs,
@@ -111,7 +111,7 @@ fn to_wire(tenant: TenantUse) -> v1::TenantUse {
         };
         v1::ResourceUse { resource: shown.into(), used, limit: bounds.of(resource) }
     };
-    v1::TenantUse { tenant, section, resources: used.into_iter().map(one).collect() }
+    v1::TenantUse { tenant, section, resources: used.into_iter().map(one).collect(), groups }
 }
 
 #[cfg(test)]

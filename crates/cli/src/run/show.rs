@@ -231,7 +231,7 @@ fn connections(egress: &Egress) -> String {
 
 fn moved(egress: &Egress) -> String {
     let (out, into) = (quantity::bytes(egress.bytes_out), quantity::bytes(egress.bytes_in));
-    format!("{out} out, {into} in, by connections that have ended")
+    format!("{out} out, {into} in")
 }
 
 #[cfg(test)]
@@ -317,7 +317,7 @@ mod tests {
              workspace  bind /srv/a\n\
              limits     memory 1.0 GiB, cpus 1.500, processes 64\n\
              egress     2 open, 7 in all, 1 refused; 7 lookups of names refused\n\
-             moved      100 B out, 2.0 KiB in, by connections that have ended\n\
+             moved      100 B out, 2.0 KiB in\n\
              rules      5e2c\n\
              models     2 requests, 70 tokens\n\
              budget     3 of 5 requests for the run\n\

@@ -148,13 +148,13 @@ fn outside(config: &Config, policy: &InForce) -> anyhow::Result<Outside> {
     let ledger = Ledger::open(&directory, Prices::new(config.model_prices.clone()))
         .context("the record of the use of models in state_dir cannot be opened")?;
     let policy = policy.clone();
-    let tenancy =
-        Tenancy::open(&config.state_dir.join("tenants.json"), move || policy.policy().tenants().clone());
+    let tenancy = Tenancy::open(&config.state_dir, move || policy.policy().tenants().clone());
     let shared = Shared {
         secrets,
         roots: Arc::new(config.egress.roots()?),
         ledger: Arc::new(ledger),
         tenancy: Arc::new(tenancy),
+        bytes: Arc::default(),
     };
     Ok(Outside::new(config.egress.hosts.clone(), config.egress.proxy()?, shared))
 }

@@ -85,7 +85,8 @@ impl Opened {
         ledger.retain(|run| RunId::parse(run).is_ok_and(|run| runs.get(run).is_ok()));
         let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
         let grants = Grants::open(store.clone(), audit.clone(), gateway.clone()).map_err(broken_store)?;
-        let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir, config.calls).await?;
+        let parts = (gateway.clone(), audit.clone(), runs.launcher.tenancy().clone());
+        let limits = Limits::open(parts, &config.state_dir, config.calls).await?;
         let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
         let waiting = waiting_approvals.restore(&store, &gateway, lives)?;
         let (clock, rules) = (Arc::new(SystemClock), Targets::approval_settings(&config));

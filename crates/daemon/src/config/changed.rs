@@ -55,6 +55,7 @@ impl Config {
         let changes = [
             ("alerts.webhooks", self.webhooks != other.webhooks),
             ("audit.checkpoint.webhook", own_hook != other_hook),
+            ("console", self.console != other.console),
             ("notices.webhooks", !self.notices.has_webhooks_of(&other.notices)),
             ("traces", self.traces != other.traces),
         ];

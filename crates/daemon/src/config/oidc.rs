@@ -42,6 +42,7 @@ pub(super) fn shown(issuer: &Issuer) -> Value {
         "audience": issuer.audiences,
         "jwks": keys,
         "principal_claim": issuer.principal_claim,
+        "groups_claim": issuer.groups_claim,
         "leeway": seconds(issuer.leeway),
         "max_lifetime": seconds(issuer.max_lifetime),
         "grants": grants.collect::<Vec<_>>(),
@@ -68,6 +69,7 @@ fn issuer(at: &At<'_>, before: &[Issuer]) -> Option<Issuer> {
         "audience",
         "jwks",
         "principal_claim",
+        "groups_claim",
         "leeway",
         "max_lifetime",
         "grants",
@@ -98,6 +100,7 @@ fn issuer(at: &At<'_>, before: &[Issuer]) -> Option<Issuer> {
     });
     let keys = fields.required("jwks").and_then(source);
     let principal_claim = fields.get("principal_claim").map_or(Some("sub".to_owned()), text);
+    let groups_claim = fields.get("groups_claim").map_or_else(|| vec!["groups".to_owned()], claim);
     let leeway = time_or(&fields, "leeway", (0, 300), 30);
     let max_lifetime = time_or(&fields, "max_lifetime", (60, 365 * DAY), DAY);
     let grants = grants(&fields);
@@ -107,6 +110,7 @@ fn issuer(at: &At<'_>, before: &[Issuer]) -> Option<Issuer> {
         audiences: audiences?,
         keys: keys?,
         principal_claim: principal_claim?,
+        groups_claim,
         leeway,
         max_lifetime,
         grants,
@@ -151,12 +155,7 @@ fn grants(fields: &Fields<'_>) -> Vec<Grant> {
     }
     let read = |at: &At<'_>| {
         let fields = at.fields(&["claim", "value", "roles", "profiles", "files"]);
-        let claim: Vec<_> = fields.required("claim")?.one_or_more().iter().filter_map(text).collect();
-        if claim.is_empty() {
-            fields
-                .at("claim")
-                .problem("must be the name of a claim, or the list of names that leads to a nested one");
-        }
+        let claim = claim(fields.required("claim")?);
         let value = fields.required("value").and_then(text);
         let roles = roles(&fields);
         let profiles = fields.items("profiles").iter().filter_map(text).collect();
@@ -166,6 +165,14 @@ fn grants(fields: &Fields<'_>) -> Vec<Grant> {
         Some(Grant { claim, value: value?, roles, profiles, user: fields.get("files").and_then(user) })
     };
     at.items().iter().filter_map(read).collect()
+}
+
+fn claim(at: &At<'_>) -> Vec<String> {
+    let path: Vec<_> = at.one_or_more().iter().filter_map(text).collect();
+    if path.is_empty() {
+        at.problem("must be the name of a claim, or the list of names that leads to a nested one");
+    }
+    path
 }
 
 fn text(at: &At<'_>) -> Option<String> {

@@ -89,7 +89,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
     let spool = top.section("spool", &["max_total", "min_free"]);
     let log = top.section("log", &["level", "format"]);
     let (access, certified) = access::read(&top);
-    let tcp = tcp::read(&listen);
+    let (tcp, issuers) = (tcp::read(&listen), oidc::read(&top));
     Config {
         digest: String::new(),
         text: Text::default(),
@@ -98,7 +98,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         socket_group: unix.get("group").and_then(socket_group),
         metrics: metrics::read(&top, tcp.as_ref()),
         traces: traces::read(&top),
-        console: console::read(&top, tcp.as_ref()),
+        console: console::read(&top, tcp.as_ref(), &issuers),
         notices: notices::read(&top),
         tcp,
         workspace_roots: roots(&top, &state_dir, policy_dir.as_deref()),
@@ -118,7 +118,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         webhooks: alerts::webhooks(&top.section("alerts", &["webhooks"])),
         access,
         certified,
-        oidc: oidc::read(&top),
+        oidc: issuers,
         runs: RunBounds {
             living: number_or(&limits, "runs", 1..=10_000, 256) as usize,
             max_ttl: runs.get("max_ttl").and_then(|at| time(at, 1, 366 * DAY)),

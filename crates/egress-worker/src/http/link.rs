@@ -14,7 +14,6 @@ use wire::worker::v1::{ConnectionReady, HttpRequest};
 use super::body::Outgoing;
 use super::rule::Refused;
 use super::{BUFFER, Exchange};
-use crate::dial::dial;
 use crate::stream::{Counted, Hyper, ServerStream, Stream};
 use crate::tls::{HTTP1, Unconnected, connect};
 
@@ -38,7 +37,7 @@ impl Exchange {
         let ready = ConnectionReady { request, ..ConnectionReady::default() };
         connection.say(Message::Connection(ready)).await;
         let addresses = connection.orders.addresses().await.map_err(|end| self.ended(&end))?;
-        let stream = dial(&addresses, &connection.attempt).await.map_err(|cause| {
+        let stream = connection.dial(&addresses).await.map_err(|cause| {
             let words = "No address of the server could be connected to.";
             Some(Refused::new(StatusCode::BAD_GATEWAY, cause, words))
         })?;

@@ -320,6 +320,7 @@ fn follow(script: &Script, mut reading: UnixStream, mut writing: UnixStream, log
                 | From::Request(_)
                 | From::Usage(_)
                 | From::Placeholder(_)
+                | From::Moved(_)
                 | From::Ended(_) => None,
             };
             log.messages.lock().push(message);

@@ -37,6 +37,26 @@ fn anything_passes_on_a_tcp_rule_with_half_closed_sides() {
 }
 
 #[test]
+fn bytes_are_reported_while_a_connection_is_open() {
+    let mut egress = Egress::start(Script::new(16).tcp(22, echo()));
+    let (mut one, other) = (egress.connect("11.0.0.9:22"), egress.connect("11.0.0.9:22"));
+    for sum in [5_u64, 10] {
+        let mut back = [0; 5];
+        one.write_all(b"hello").unwrap();
+        one.read_exact(&mut back).unwrap();
+        let report = egress.wait("a report", |message| {
+            let Some(From::Moved(report)) = &message.body else { return false };
+            report.connections.iter().any(|one| (one.bytes_out, one.bytes_in) == (sum, sum))
+        });
+        let Some(From::Moved(report)) = report.body else { panic!("no report") };
+        assert_eq!(report.connections.len(), 1, "nothing has moved on the other one");
+    }
+    drop((one, other));
+    let ended = egress.ended(2);
+    assert_eq!(ended.iter().map(|one| one.bytes_out).max(), Some(10));
+}
+
+#[test]
 fn a_server_may_speak_first() {
     let greeting = server(|mut stream| stream.write_all(b"220 hello\r\n").unwrap());
     let mut egress = Egress::start(Script::new(16).tcp(25, greeting));

@@ -291,7 +291,8 @@ impl Gate {
     fn by_issuer(&self, token: &str, caller: &Principal, path: &str) -> Result<Named, Refusal> {
         let issuers = self.issuers.read().clone();
         let refused = match issuers.check(token, caller.address, SystemTime::now()) {
-            Ok(Holder { principal, left }) => {
+            Ok(Holder { principal, left, groups }) => {
+                self.runs.launcher.tenancy().show_groups(&principal.name, &groups);
                 let credential =
                     if principal.scope.is_some() { Credential::NarrowToken } else { Credential::Token };
                 return Ok(Named { principal, credential: Some(credential), end: Some(End::after(left)) });

@@ -154,6 +154,11 @@ impl Launcher {
         &self.way_out.outside.shared().tenancy
     }
 
+    /// Returns the bytes of the connections of all runs since the daemon's start: out, and in.
+    pub fn egress_bytes(&self) -> [u64; 2] {
+        self.way_out.outside.shared().bytes.counts()
+    }
+
     /// Returns the tenant of a run. Tenants share turns evenly.
     pub(crate) fn tenant_of(&self, record: &Record) -> String {
         self.tenancy().tenant_of(&record.spec.principal)

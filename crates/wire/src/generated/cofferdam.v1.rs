@@ -4287,10 +4287,10 @@ pub struct Egress {
     /// Connections that were refused, to addresses without a name among them.
     #[prost(uint64, tag = "6")]
     pub refused_connections: u64,
-    /// Bytes that programs sent over connections that have ended.
+    /// Bytes that programs sent out of the host. Those of open connections are up to a second old.
     #[prost(uint64, tag = "7")]
     pub bytes_out: u64,
-    /// Bytes that servers sent over connections that have ended.
+    /// Bytes that servers sent. Those of open connections are up to a second old.
     #[prost(uint64, tag = "8")]
     pub bytes_in: u64,
 }
@@ -4334,10 +4334,10 @@ pub struct Connection {
     /// Address that it went to; empty before it has ended, or if it went nowhere.
     #[prost(string, tag = "9")]
     pub address: ::prost::alloc::string::String,
-    /// Bytes that the program sent, known at the end.
+    /// Bytes that the program sent. Until it has ended, they are up to a second old, and no change is sent for them alone.
     #[prost(uint64, tag = "10")]
     pub bytes_out: u64,
-    /// Bytes that the server sent, known at the end.
+    /// Bytes that the server sent, like `bytes_out`.
     #[prost(uint64, tag = "11")]
     pub bytes_in: u64,
     /// Its first requests over HTTP, where they can be seen.
@@ -19554,6 +19554,9 @@ pub struct TenantUse {
     /// Use of each resource.
     #[prost(message, repeated, tag = "3")]
     pub resources: ::prost::alloc::vec::Vec<ResourceUse>,
+    /// Groups of issuers whose members belong to the tenant, as the policy lists them, such as `corp:ml`.
+    #[prost(string, repeated, tag = "4")]
+    pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for TenantUse {
     const NAME: &'static str = "TenantUse";

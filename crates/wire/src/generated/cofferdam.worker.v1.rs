@@ -489,19 +489,19 @@ impl ::prost::Name for EndConnection {
     }
 }
 /// From coffer-egress to the daemon. Hostile: capped, validated.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromEgress {
     /// Number of the question, or of the connection. Each number is used once.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// Kind of the message.
-    #[prost(oneof = "from_egress::Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "from_egress::Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub body: ::core::option::Option<from_egress::Body>,
 }
 /// Nested message and enum types in `FromEgress`.
 pub mod from_egress {
     /// Kind of the message.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Body {
         /// First frame of the stream: it is in its jail.
         #[prost(message, tag = "2")]
@@ -533,6 +533,9 @@ pub mod from_egress {
         /// A request had a placeholder where it is worth nothing. The request was refused.
         #[prost(message, tag = "11")]
         Placeholder(super::PlaceholderSeen),
+        /// Bytes of connections that are open. The id is 0. Sent once a second, for connections whose bytes have changed.
+        #[prost(message, tag = "12")]
+        Moved(super::BytesMoved),
     }
 }
 impl ::prost::Name for FromEgress {
@@ -543,6 +546,46 @@ impl ::prost::Name for FromEgress {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.worker.v1.FromEgress".into()
+    }
+}
+/// Bytes of connections that are open, at most 1,024 of them.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BytesMoved {
+    /// The connections.
+    #[prost(message, repeated, tag = "1")]
+    pub connections: ::prost::alloc::vec::Vec<ConnectionBytes>,
+}
+impl ::prost::Name for BytesMoved {
+    const NAME: &'static str = "BytesMoved";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.BytesMoved".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.BytesMoved".into()
+    }
+}
+/// Bytes of one connection since it began.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConnectionBytes {
+    /// Number of the connection.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Bytes that the program sent out.
+    #[prost(uint64, tag = "2")]
+    pub bytes_out: u64,
+    /// Bytes that the server sent.
+    #[prost(uint64, tag = "3")]
+    pub bytes_in: u64,
+}
+impl ::prost::Name for ConnectionBytes {
+    const NAME: &'static str = "ConnectionBytes";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.ConnectionBytes".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.ConnectionBytes".into()
     }
 }
 /// The process is in its jail.

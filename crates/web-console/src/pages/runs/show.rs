@@ -71,7 +71,7 @@ fn details(shown: &Shown, hidden: Option<&Markup>) -> Markup {
             ("Connections", run.egress.as_ref().map(|egress| html! {
                 (egress.open_connections) " open, " (egress.ended_connections) " ended, "
                 (egress.refused_connections + egress.refused_names) " refused; "
-                (figures::size(egress.bytes_out)) " out, " (figures::size(egress.bytes_in)) " in of those that ended"
+                (figures::size(egress.bytes_out)) " out, " (figures::size(egress.bytes_in)) " in"
             })),
         ]))
         @if let Some(models) = &run.model_use { (model_use(models)) }

@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod failed;
+mod flow;
+mod id_token;
+mod pending;
+mod provider;
+mod settings;
+#[cfg(test)]
+mod testing;
+
+pub use failed::Failed;
+pub use flow::{Answered, Begun, Client, Finished, SignIns};
+pub use pending::LIFE;
+pub use settings::{Known, SignIn, read};
