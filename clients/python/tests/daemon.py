@@ -26,7 +26,7 @@ class Daemon:
     """A cofferd with a directory of its own."""
 
     def __init__(self, config: str = "", tcp: str = "", *, self_approval: bool = True, roots: Path | None = None) -> None:
-        """`tcp`: keys of `listen.tcp`. `self_approval`: a client may consent to its own calls. `roots`: its workspace root."""
+        """`tcp`: keys of `listen.tcp`. `self_approval`: a client may consent to its own calls. `roots`: workspaces."""
         self.place = Path(tempfile.mkdtemp(prefix="cofferdam-sdk-", dir="/var/tmp"))
         self.roots = roots or self.place / "roots"
         self.roots.mkdir(exist_ok=True)

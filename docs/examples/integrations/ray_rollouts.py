@@ -25,7 +25,7 @@ from cofferdam.integrations.ray import CofferdamRuntime, Prefetch, SandboxTimeou
 WORKERS, AHEAD = 2, 4
 # Seconds that a sandbox outlives a worker or a node that was killed.
 LEASE = 20.0
-# Attempts at one episode that the infrastructure may break, and episodes in a row until a worker is given up. Seconds between.
+# Attempts at an episode that the infrastructure may break, losses until a worker is given up, and seconds between them.
 BREAKS, LOST, REST = 5, 3, 4.0
 COLUMNS = ["episode", "reward", "broken", "node", "run", "seconds"]
 LOSSES = (RayActorError, ActorUnschedulableError)

@@ -110,7 +110,7 @@ class CofferdamBackend(BaseSandboxBackend):
             request = settings.request()
             run = _results.run_info(self._client.runs.create_run(request, timeout=settings.timeout_seconds).run)
         if run.state in ENDED:
-            message = f"The sandbox of request {request.request_id!r} has ended: give another request_id for another sandbox."
+            message = f"The sandbox of request {request.request_id!r} has ended: another request_id makes another one."
             if run.fault == "infrastructure":
                 raise SandboxNotCreated(message, fault=run.fault, evidence=run.evidence)
             raise SandboxCreationError(message)

@@ -24,7 +24,7 @@ class CofferdamSandboxConfig(SandboxConfig):
     Raises `ValueError` for a setting of Ray that no sandbox here can have.
     """
 
-    #: Policy. Default: `open` for a read-only root, `harness` for a writable one. A profile that is named decides on its root.
+    #: Policy, which decides on the root if it is named. Default: `open` for a read-only root, `harness` for a writable one.
     profile: str | None = None
     #: Id of a base with whose files `/workspace` begins. Default: it is empty.
     base: str | None = None
@@ -42,7 +42,9 @@ class CofferdamSandboxConfig(SandboxConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.network not in ("none", "public"):
-            raise ValueError(f"network={self.network!r}: a sandbox has none, or what its profile's egress rules allow ('public')")
+            raise ValueError(
+                f"network={self.network!r}: it is 'none', or 'public' for what the profile's egress rules allow"
+            )
         if self.dns is not None:
             raise ValueError("dns: the daemon resolves the names that the profile's egress rules allow")
         if self.capabilities:

@@ -187,7 +187,7 @@ def create(
     `ttl_seconds`: until the daemon ends it. `timeout_seconds`: until it has to be ready.
     `network`: "none", or "public" for the hosts that the profile's egress rules allow.
     `resources`: further ones of the actor, such as `{"cofferdam_runs": 1}`, which `node_resources` declares.
-    `readonly`: profile `open`, with a root that takes no writes; else `harness`, with one that does. `profile` names another.
+    `readonly`: profile `open`, whose root takes no writes; else `harness`, whose root does. `profile` names another.
     `rootless` changes nothing: no sandbox has root's rights on the node. `dns`, and any `capabilities`, are refused.
     Others are `shell` and the fields of `CofferdamSandboxConfig`: `profile`, `base`, `lease`, `request_id`, `agent_id`,
     `metadata` and `wait_for_approval`.
