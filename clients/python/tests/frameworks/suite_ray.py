@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import ray
@@ -343,15 +342,15 @@ def test_a_prefetch_says_why_it_has_none(cluster: None) -> None:
 
 
 def test_a_node_declares_what_runs_may_take() -> None:
-    capacity = SimpleNamespace(runs=64, memory_mib=1024, cpu_millis=2500, disk_mib=0)
-    node = SimpleNamespace(node_id=7, state=ours.SERVING, capacity=capacity)
+    capacity = v1.NodeAmounts(runs=64, memory_mib=1024, cpu_millis=2500)
+    node = v1.Node(node_id=7, state=v1.Node.State.SERVING, capacity=capacity)
     assert node_resources(node) == {
         "cofferdam_runs": 64.0,
         "cofferdam_memory_mib": 1024.0,
         "cofferdam_cores": 2.5,
         "cofferdam_node_7": 1.0,
     }
-    node.state = 2
+    node.state = v1.Node.State.DRAINING
     assert node_resources(node) == {}
 
 

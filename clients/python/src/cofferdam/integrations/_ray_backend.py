@@ -273,7 +273,7 @@ class CofferdamRuntime(SandboxRuntime):
         self._backend = CofferdamBackend(endpoint, client=client)
         self._image_manager = self._backend.image_manager
         # For the methods that Ray has: the daemon itself ends a sandbox whose time is over.
-        self._ttl_timers = {}
+        self._ttl_timers: dict[str, Any] = {}
 
     def create(
         self,

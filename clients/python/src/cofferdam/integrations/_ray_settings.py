@@ -53,20 +53,22 @@ class CofferdamSandboxConfig(SandboxConfig):
             raise ValueError("_oci_spec_transform_fn: the daemon makes the container, and takes no other settings for it")
         if self.lease < 1:
             raise ValueError("lease: at least 1 second")
-        if self.workdir is not None:
-            self.workdir = posixpath.normpath(posixpath.join(HOME, self.workdir))
-            if self.profile is None and self.readonly and not (is_mounted(self.workdir) or self.workdir.startswith("/tmp/")):
-                raise ValueError(f"workdir={self.workdir!r}: with a read-only root only {HOME} and /tmp are writable")
+        if self.profile is None and self.readonly and self._outside:
+            raise ValueError(f"workdir={self.workdir!r}: with a read-only root only {HOME} and /tmp are writable")
 
     @property
     def directory(self) -> str:
         """Where its commands begin."""
-        return self.workdir or HOME
+        return posixpath.normpath(posixpath.join(HOME, self.workdir or ""))
+
+    @property
+    def _outside(self) -> bool:
+        """Its directory is in the image, where only a writable root takes writes."""
+        return not is_mounted(self.directory) and not self.directory.startswith("/tmp/")
 
     def request(self) -> v1.CreateRunRequest:
         """Returns the request for its run."""
         profile = self.profile or (READ_ONLY if self.readonly else WRITABLE)
-        outside = self.workdir is not None and not is_mounted(self.workdir) and not self.workdir.startswith("/tmp/")
         return v1.CreateRunRequest(
             request_id=self.request_id or f"ray-{uuid.uuid4()}",
             profile=profile,
@@ -77,7 +79,7 @@ class CofferdamSandboxConfig(SandboxConfig):
             ttl=_requests.duration("ttl_seconds", self.ttl_seconds if (self.ttl_seconds or 0) > 0 else None),
             lease=_requests.duration("lease", self.lease),
             labels=self.metadata,
-            writable_paths=[self.directory] if outside and self.directory != "/" else [],
+            writable_paths=[self.directory] if self._outside and self.directory != "/" else [],
             # Ray's default is no network, whatever the profile would allow.
             egress_json="{}" if self.network == "none" else "",
         )

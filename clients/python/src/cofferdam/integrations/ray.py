@@ -7,7 +7,7 @@ needs a person's consent raises `ApprovalRequired`, which says how to decide; wi
 import json
 import sys
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import ray
 from ray.actor import ActorHandle
@@ -145,7 +145,8 @@ class SandboxActor:
 
     def read_file(self, path: str) -> bytes:
         """Reads a file of at most 64 MiB."""
-        return self.runtime.read_file(self.instance_id, path)
+        data: bytes = self.runtime.read_file(self.instance_id, path)
+        return data
 
     def get_status(self) -> SandboxStatus:
         """Asks the daemon."""
@@ -218,35 +219,14 @@ def create(
     return handle
 
 
-class Amounts(Protocol):
-    """Amounts of a node, as `NodeAmounts` of the API has them."""
-
-    runs: int
-    memory_mib: int
-    cpu_millis: int
-    disk_mib: int
-
-
-class Node(Protocol):
-    """A node, as `GetNode` of the API shows it."""
-
-    node_id: int
-    state: int
-    capacity: Any
-
-
-#: `SERVING` of `Node.State`: it makes runs.
-SERVING = 1
-
-
-def node_resources(node: Node) -> dict[str, float]:
+def node_resources(node: v1.Node) -> dict[str, float]:
     """Returns the resources that a node of Ray declares for its daemon, of which runs take their share.
 
     None on a node that makes no runs, so that nothing is placed there.
     """
-    if node.state != SERVING:
+    if node.state != v1.Node.State.SERVING:
         return {}
-    capacity: Amounts = node.capacity
+    capacity = node.capacity
     declared = {
         RUNS: float(capacity.runs),
         "cofferdam_memory_mib": float(capacity.memory_mib),
