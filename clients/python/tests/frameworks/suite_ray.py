@@ -87,7 +87,8 @@ def ends_by_its_lease(instance_id: str) -> None:
 
         until(lambda: run().state == v1.Run.State.STOPPED)
         assert run().end_cause == v1.Run.EndCause.LEASE
-        client.runs.delete_run(v1.DeleteRunRequest(run_id=run_id, delete_workspace=True))
+    Sandbox.connect(run_id).kill(delete_workspace=True)
+    assert run_id not in {run.run_id for run in runs()}
 
 
 def test_names_and_signatures_are_those_of_ray() -> None:
