@@ -13,6 +13,7 @@ mod audit_load;
 mod backup;
 mod bad_input;
 mod bad_runs;
+mod balancers;
 mod bases;
 mod bases_of_checkpoints;
 mod beside_approval;

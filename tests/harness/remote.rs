@@ -89,13 +89,18 @@ impl Certificates {
 
     /// How such a connection is made.
     pub fn endpoint(&self, daemon: &Daemon, client: Option<&str>) -> Result<Endpoint, Error> {
+        self.endpoint_at(&daemon.url("https"), client)
+    }
+
+    /// The same, at a URL.
+    pub fn endpoint_at(&self, url: &str, client: Option<&str>) -> Result<Endpoint, Error> {
         let pem = |path: PathBuf| std::fs::read_to_string(path).unwrap();
         let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem(self.authority())));
         if let Some(client) = client {
             let at = self.client(client);
             config = config.identity(Identity::from_pem(pem(at.join("cert.pem")), pem(at.join("key.pem"))));
         }
-        let endpoint = Endpoint::from_shared(daemon.url("https"))?.tls_config(config)?;
+        let endpoint = Endpoint::from_shared(url.to_owned())?.tls_config(config)?;
         Ok(endpoint.connect_timeout(Duration::from_secs(20)))
     }
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 99] = [
-const ARROWS: [(&str, &str); 99] = [
+const ARROWS: [(&str, &str); 102] = [
     ("admission", ""),
+    ("agent-check", "document"),
     (
         "anomaly",
         "audit audit-service gateway identity jail operations policy refusal runs store timestamp webhook",
@@ -39,7 +39,7 @@ const ARROWS: [(&str, &str); 99] = [
     ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (
         "cli",
-        "audit backup capacity certificates checkup cofferdam-client command-context consent-proof daemon-control document egress-rules egress-sources file-ops jail mcp node-commands operations policy presentation run-families text timestamp top tryout usage-report wire",
+        "audit backup capacity certificates checkup cofferdam-client command-context consent-proof daemon-control document egress-rules egress-sources file-ops fleet-commands jail mcp node-commands operations policy presentation run-families text timestamp top tryout usage-report wire",
     ),
     ("cofferdam-client", "node-id wire"),
     ("command-context", "cofferdam-client compose presentation wire"),
@@ -55,7 +55,7 @@ const ARROWS: [(&str, &str); 99] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage node node-id notices oidc oidc-sign-in operations passkeys policy port-forwarding process-memory processes readiness redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
+        "admission agent-check anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage node node-id notices oidc oidc-sign-in operations passkeys policy port-forwarding process-memory processes readiness redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
     ),
     ("daemon-control", "command-context presentation wire"),
     ("daemon-log", "text"),
@@ -77,6 +77,8 @@ const ARROWS: [(&str, &str); 99] = [
         "containers gateway host-launch jail mcp-upstream operations policy refusal timestamp wire worker-protocol",
     ),
     ("file-ops", "jail operations text"),
+    ("fleet-commands", "atomic-file command-context document fleet-config presentation"),
+    ("fleet-config", "document node-id"),
     ("gateway", "command-rules document jail node-id operations policy refusal text timestamp"),
     ("git-remote", "git-wire text"),
     ("git-wire", ""),

@@ -18,6 +18,7 @@ export * from "./proto/cofferdam/v1/host_pb.js";
 export * from "./proto/cofferdam/v1/image_pb.js";
 export * from "./proto/cofferdam/v1/limit_pb.js";
 export * from "./proto/cofferdam/v1/mcp_pb.js";
+export * from "./proto/cofferdam/v1/node_pb.js";
 export * from "./proto/cofferdam/v1/operation_pb.js";
 export * from "./proto/cofferdam/v1/passkey_pb.js";
 export * from "./proto/cofferdam/v1/permission_pb.js";

@@ -154,6 +154,9 @@ enum Command {
     /// Show a node of a fleet, and take it out of service.
     #[command(subcommand)]
     Node(node_commands::Command),
+    /// Write configurations of balancers that make one address of the nodes of a fleet.
+    #[command(subcommand)]
+    Fleet(fleet_commands::Command),
     Status(daemon_control::Status),
     Reload(daemon_control::Reload),
     LogLevel(daemon_control::LogLevel),
@@ -234,6 +237,7 @@ impl Cli {
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Plan(plan) => plan.run(&context).await,
             Command::Node(command) => command.run(&context).await,
+            Command::Fleet(command) => command.run(&context),
             Command::Status(status) => status.run(&context).await,
             Command::Reload(reload) => reload.run(&context).await,
             Command::LogLevel(level) => level.run(&context).await,

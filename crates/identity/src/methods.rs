@@ -33,6 +33,8 @@ pub struct Method {
     pub credentials: &'static [Credential],
     /// True for short methods that stop, list, renew or decide. A part of each request quota is reserved for them.
     pub steers: bool,
+    /// True if a client certificate opens it without a role: the health that a balancer asks for.
+    pub admits_certificates: bool,
 }
 
 /// Credentials of people and machines with a lasting identity.
@@ -53,12 +55,16 @@ const REVIEWERS: &[Role] = &[Operator, Orchestrator, Approver, Director];
 const READERS: &[Role] = &[Operator, Auditor];
 
 const fn row(path: &'static str, roles: &'static [Role], credentials: &'static [Credential]) -> Method {
-    Method { path, roles, credentials, steers: false }
+    Method { path, roles, credentials, steers: false, admits_certificates: false }
 }
 
 const fn steers(path: &'static str, roles: &'static [Role], credentials: &'static [Credential]) -> Method {
     Method { steers: true, ..row(path, roles, credentials) }
 }
+
+/// The check of a balancer, whose certificate has no role, because each of its clients would have it.
+const HEALTH: Method =
+    Method { admits_certificates: true, ..steers("/grpc.health.v1.Health/Check", EVERYBODY, RUNS) };
 
 /// Access rules of every method that is served.
 pub const METHODS: &[Method] = &[
@@ -188,7 +194,7 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.TrashService/ReadTrash", MAKERS, RUNS),
     // Use beyond that of its own runs is shown to operators and auditors only.
     row("/cofferdam.v1.UsageService/GetUsage", EVERYBODY, RUNS),
-    steers("/grpc.health.v1.Health/Check", EVERYBODY, RUNS),
+    HEALTH,
     row("/grpc.health.v1.Health/Watch", EVERYBODY, RUNS),
     row("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", EVERYBODY, RUNS),
     row("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", EVERYBODY, RUNS),
@@ -203,6 +209,13 @@ pub fn method(path: &str) -> Option<&'static Method> {
 #[cfg(test)]
 mod tests {
     use super::{Credential, METHODS, Role, method};
+
+    #[test]
+    fn a_certificate_alone_opens_the_check_of_health_and_nothing_else() {
+        let open: Vec<&str> =
+            METHODS.iter().filter(|method| method.admits_certificates).map(|method| method.path).collect();
+        assert_eq!(open, ["/grpc.health.v1.Health/Check"]);
+    }
 
     #[test]
     fn the_table_is_sorted_and_each_row_is_found_by_its_path_alone() {

@@ -356,6 +356,7 @@ impl Gauges {
         }
         for (direction, count) in ["out", "in"].into_iter().zip(sample.egress_bytes) {
             self.egress_bytes.get_or_create(&Direction { direction }).inner().store(count, Ordering::Relaxed);
+        }
         for (result, count) in ["answered", "failed", "timed_out"].into_iter().zip(sample.engine) {
             counted(&self.engine, result, count);
         }

@@ -27,10 +27,9 @@ impl NodeId {
         OWN.get().copied()
     }
 
-    /// Has the ids that this process makes from now on name this node. Returns the node that they name, which is
-    /// another if this was called before.
-    pub fn make_own(self) -> Self {
-        *OWN.get_or_init(|| self)
+    /// Has the ids that this process makes from now on name this node. The first call counts.
+    pub fn make_own(self) {
+        OWN.get_or_init(|| self);
     }
 
     pub fn get(self) -> u16 {

@@ -43,7 +43,7 @@ use crate::recovery::RecoveryCursor;
 use crate::reload::{IssuerTasks, Reloader, Targets};
 use crate::rpc;
 use crate::startup::StateDirectory;
-use crate::{console, mcp, memory, metrics, notices, traces};
+use crate::{agent_check, console, mcp, memory, metrics, notices, traces};
 use readiness::Readiness;
 
 /// Longest time that an orderly stop may take.
@@ -126,6 +126,8 @@ impl Recovered {
             listeners,
         )
         .await?;
+        let node = (parts.node.clone(), readiness.seen());
+        agent_check::start(config.agent_check.as_ref(), node, life, listeners).await?;
         traces::follow(&parts.records.traces, parts.records.audit.clone(), life);
         let (index, alerts, _) = seen;
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());

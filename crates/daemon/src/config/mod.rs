@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::secrets::Source;
+use agent_check::Settings as AgentCheck;
 use audit_service::Settings;
 use bases::BaseBounds;
 use checkpoints::CheckpointBounds;
@@ -169,6 +170,8 @@ pub(crate) struct Config {
     pub(crate) console: Option<ConsoleListen>,
     /// Identity, labels and bounds of the node.
     pub(crate) node: NodeSettings,
+    /// The listener for agent checks of HAProxy; `None` if there is none.
+    pub(crate) agent_check: Option<AgentCheck>,
     /// Settings of the audit log.
     pub(crate) audit: audit::Audit,
     /// Level of the daemon's log.
@@ -326,6 +329,9 @@ impl Config {
         self.notices.show(shown);
         if let Some(node) = self.node.shown() {
             shown["node"] = node;
+        }
+        if let Some(agent_check) = &self.agent_check {
+            shown["agent_check"] = agent_check.shown();
         }
         if let Some(listen) = &self.console {
             shown["console"] = listen.shown();

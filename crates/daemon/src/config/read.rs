@@ -36,7 +36,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-pub(super) const KEYS: [&str; 35] = [
+pub(super) const KEYS: [&str; 36] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -70,6 +70,7 @@ pub(super) const KEYS: [&str; 35] = [
     "traces",
     "console",
     "node",
+    "agent_check",
     "audit",
     "log",
 ];
@@ -143,6 +144,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         sessions: sessions(&top),
         mcp: mcp::read(&top),
         node: node::Settings::read(&top),
+        agent_check: agent_check::Settings::read(&top),
         audit: audit::read(&top),
         log_level: log_level(&log),
         log_format: log.get("format").and_then(|at| at.one_of(&Format::ALL)).unwrap_or(Format::Text),
@@ -524,7 +526,7 @@ on_stop: leave
   cofferd.yaml:12: audit.segment_size: must be a size from 64KiB to 1024TiB, such as 512MiB or 4GiB (did you mean `1GiB`?)
   cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
   cofferd.yaml:13: sessions: expected a mapping, found text
-  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, notices, push, access, oidc, limits, runs, spool, outcomes, disk, bases, mirrors, checkpoints, sessions, mcp, metrics, traces, console, audit, log)"
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, notices, push, access, oidc, limits, runs, spool, outcomes, disk, bases, mirrors, checkpoints, sessions, mcp, metrics, traces, console, node, agent_check, audit, log)"
         );
     }
 

@@ -147,6 +147,7 @@ impl Gate {
             // The token opens only its own run, and needs no role.
             Some(Credential::RunToken) => {}
             Some(_) if principal.roles.has_any(method.roles) => {}
+            Some(Credential::Certificate) if method.admits_certificates => {}
             Some(_) => {
                 let refusal = may_not(&principal.name, method.roles);
                 return Err(self.refuse(&principal, Attempt::Method, path, refusal).into());

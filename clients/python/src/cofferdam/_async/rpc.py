@@ -733,6 +733,62 @@ class LimitService:
         )
 
 
+_NODE_SERVICE_GET_NODE = Method("/cofferdam.v1.NodeService/GetNode", v1.GetNodeRequest, v1.GetNodeResponse, True)
+_NODE_SERVICE_WATCH_NODE = Method("/cofferdam.v1.NodeService/WatchNode", v1.WatchNodeRequest, v1.WatchNodeResponse, True)
+_NODE_SERVICE_DRAIN_NODE = Method("/cofferdam.v1.NodeService/DrainNode", v1.DrainNodeRequest, v1.DrainNodeResponse, True)
+_NODE_SERVICE_UNDRAIN_NODE = Method(
+    "/cofferdam.v1.NodeService/UndrainNode", v1.UndrainNodeRequest, v1.UndrainNodeResponse, True
+)
+
+
+class NodeService:
+    """Shows the identity, the capacity and the use of this node, and takes it out of service."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def get_node(self, request: v1.GetNodeRequest, *, timeout: float | None = None) -> v1.GetNodeResponse:
+        """Returns the node as it is now."""
+        return await self._transport.unary(
+            _NODE_SERVICE_GET_NODE,
+            request,
+            timeout,
+        )
+
+    def watch_node(
+        self, request: v1.WatchNodeRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.WatchNodeResponse, None]:
+        """Sends the whole node, and then the whole node again after each change, at most once a second. Ends when
+        the daemon stops. Fails with OVERLOADED beyond 64 watchers.
+        """
+        return self._transport.stream(
+            _NODE_SERVICE_WATCH_NODE,
+            request,
+            timeout,
+        )
+
+    async def drain_node(self, request: v1.DrainNodeRequest, *, timeout: float | None = None) -> v1.DrainNodeResponse:
+        """Takes the node out of service: it makes no further run, and its pool is emptied. Runs that live go on, or
+        are stopped after a deadline. Recorded before it takes effect, and outlives the daemon. On a node that is
+        drained, the new reason and the new deadline replace those before.
+        """
+        return await self._transport.unary(
+            _NODE_SERVICE_DRAIN_NODE,
+            request,
+            timeout,
+        )
+
+    async def undrain_node(self, request: v1.UndrainNodeRequest, *, timeout: float | None = None) -> v1.UndrainNodeResponse:
+        """Puts the node into service again. Recorded before it takes effect. Runs that a deadline is stopping still
+        end.
+        """
+        return await self._transport.unary(
+            _NODE_SERVICE_UNDRAIN_NODE,
+            request,
+            timeout,
+        )
+
+
 _PASSKEY_SERVICE_BEGIN_REGISTRATION = Method(
     "/cofferdam.v1.PasskeyService/BeginRegistration", v1.BeginRegistrationRequest, v1.BeginRegistrationResponse, False
 )

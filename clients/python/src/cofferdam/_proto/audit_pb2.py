@@ -17,7 +17,7 @@ from cofferdam._proto import checkpoint_pb2 as cofferdam_dot_v1_dot_checkpoint__
 from cofferdam._proto import query_pb2 as cofferdam_dot_v1_dot_query__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63offerdam/v1/audit.proto\x12\x0c\x63offerdam.v1\x1a\x19\x63offerdam/v1/bundle.proto\x1a\x1d\x63offerdam/v1/checkpoint.proto\x1a\x18\x63offerdam/v1/query.proto\"h\n\x13StreamEventsRequest\x12\x16\n\x0e\x61\x66ter_sequence\x18\x01 \x01(\x04\x12)\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x19.cofferdam.v1.EventFilter\x12\x0e\n\x06\x66ollow\x18\x03 \x01(\x08\"?\n\x14StreamEventsResponse\x12\'\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x18.cofferdam.v1.AuditEvent\"\x12\n\x10VerifyLogRequest\"\xe5\x01\n\x11VerifyLogResponse\x12\x0e\n\x06intact\x18\x01 \x01(\x08\x12\x15\n\rvalid_records\x18\x02 \x01(\x04\x12\x15\n\rlast_sequence\x18\x03 \x01(\x04\x12\x11\n\thead_hash\x18\x04 \x01(\t\x12\x0e\n\x06\x64\x61mage\x18\x05 \x01(\t\x12\x13\n\x0b\x63heckpoints\x18\x06 \x01(\x04\x12\x17\n\x0f\x63overed_records\x18\x07 \x01(\x04\x12\x17\n\x0fremoved_records\x18\x08 \x01(\x04\x12\x15\n\rverifier_keys\x18\t \x03(\t\x12\x11\n\tunvouched\x18\n \x01(\t2\xf7\x04\n\x0c\x41uditService\x12\\\n\x0cStreamEvents\x12!.cofferdam.v1.StreamEventsRequest\x1a\".cofferdam.v1.StreamEventsResponse\"\x03\x90\x02\x01\x30\x01\x12W\n\x0bQueryEvents\x12 .cofferdam.v1.QueryEventsRequest\x1a!.cofferdam.v1.QueryEventsResponse\"\x03\x90\x02\x01\x12W\n\x0cRebuildIndex\x12!.cofferdam.v1.RebuildIndexRequest\x1a\".cofferdam.v1.RebuildIndexResponse0\x01\x12Q\n\tVerifyLog\x12\x1e.cofferdam.v1.VerifyLogRequest\x1a\x1f.cofferdam.v1.VerifyLogResponse\"\x03\x90\x02\x01\x12]\n\rGetCheckpoint\x12\".cofferdam.v1.GetCheckpointRequest\x1a#.cofferdam.v1.GetCheckpointResponse\"\x03\x90\x02\x01\x12L\n\tRotateKey\x12\x1e.cofferdam.v1.RotateKeyRequest\x1a\x1f.cofferdam.v1.RotateKeyResponse\x12W\n\x0c\x43reateBundle\x12!.cofferdam.v1.CreateBundleRequest\x1a\".cofferdam.v1.CreateBundleResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63offerdam/v1/audit.proto\x12\x0c\x63offerdam.v1\x1a\x19\x63offerdam/v1/bundle.proto\x1a\x1d\x63offerdam/v1/checkpoint.proto\x1a\x18\x63offerdam/v1/query.proto\"}\n\x13StreamEventsRequest\x12\x16\n\x0e\x61\x66ter_sequence\x18\x01 \x01(\x04\x12)\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x19.cofferdam.v1.EventFilter\x12\x0e\n\x06\x66ollow\x18\x03 \x01(\x08\x12\x13\n\x0bnewest_only\x18\x04 \x01(\x08\"?\n\x14StreamEventsResponse\x12\'\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x18.cofferdam.v1.AuditEvent\"\x12\n\x10VerifyLogRequest\"\xe5\x01\n\x11VerifyLogResponse\x12\x0e\n\x06intact\x18\x01 \x01(\x08\x12\x15\n\rvalid_records\x18\x02 \x01(\x04\x12\x15\n\rlast_sequence\x18\x03 \x01(\x04\x12\x11\n\thead_hash\x18\x04 \x01(\t\x12\x0e\n\x06\x64\x61mage\x18\x05 \x01(\t\x12\x13\n\x0b\x63heckpoints\x18\x06 \x01(\x04\x12\x17\n\x0f\x63overed_records\x18\x07 \x01(\x04\x12\x17\n\x0fremoved_records\x18\x08 \x01(\x04\x12\x15\n\rverifier_keys\x18\t \x03(\t\x12\x11\n\tunvouched\x18\n \x01(\t2\xf7\x04\n\x0c\x41uditService\x12\\\n\x0cStreamEvents\x12!.cofferdam.v1.StreamEventsRequest\x1a\".cofferdam.v1.StreamEventsResponse\"\x03\x90\x02\x01\x30\x01\x12W\n\x0bQueryEvents\x12 .cofferdam.v1.QueryEventsRequest\x1a!.cofferdam.v1.QueryEventsResponse\"\x03\x90\x02\x01\x12W\n\x0cRebuildIndex\x12!.cofferdam.v1.RebuildIndexRequest\x1a\".cofferdam.v1.RebuildIndexResponse0\x01\x12Q\n\tVerifyLog\x12\x1e.cofferdam.v1.VerifyLogRequest\x1a\x1f.cofferdam.v1.VerifyLogResponse\"\x03\x90\x02\x01\x12]\n\rGetCheckpoint\x12\".cofferdam.v1.GetCheckpointRequest\x1a#.cofferdam.v1.GetCheckpointResponse\"\x03\x90\x02\x01\x12L\n\tRotateKey\x12\x1e.cofferdam.v1.RotateKeyRequest\x1a\x1f.cofferdam.v1.RotateKeyResponse\x12W\n\x0c\x43reateBundle\x12!.cofferdam.v1.CreateBundleRequest\x1a\".cofferdam.v1.CreateBundleResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,13 +33,13 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_AUDITSERVICE'].methods_by_name['GetCheckpoint']._options = None
   _globals['_AUDITSERVICE'].methods_by_name['GetCheckpoint']._serialized_options = b'\220\002\001'
   _globals['_STREAMEVENTSREQUEST']._serialized_start=126
-  _globals['_STREAMEVENTSREQUEST']._serialized_end=230
-  _globals['_STREAMEVENTSRESPONSE']._serialized_start=232
-  _globals['_STREAMEVENTSRESPONSE']._serialized_end=295
-  _globals['_VERIFYLOGREQUEST']._serialized_start=297
-  _globals['_VERIFYLOGREQUEST']._serialized_end=315
-  _globals['_VERIFYLOGRESPONSE']._serialized_start=318
-  _globals['_VERIFYLOGRESPONSE']._serialized_end=547
-  _globals['_AUDITSERVICE']._serialized_start=550
-  _globals['_AUDITSERVICE']._serialized_end=1181
+  _globals['_STREAMEVENTSREQUEST']._serialized_end=251
+  _globals['_STREAMEVENTSRESPONSE']._serialized_start=253
+  _globals['_STREAMEVENTSRESPONSE']._serialized_end=316
+  _globals['_VERIFYLOGREQUEST']._serialized_start=318
+  _globals['_VERIFYLOGREQUEST']._serialized_end=336
+  _globals['_VERIFYLOGRESPONSE']._serialized_start=339
+  _globals['_VERIFYLOGRESPONSE']._serialized_end=568
+  _globals['_AUDITSERVICE']._serialized_start=571
+  _globals['_AUDITSERVICE']._serialized_end=1202
 # @@protoc_insertion_point(module_scope)

@@ -22,10 +22,15 @@ class StreamEventsRequest(google.protobuf.message.Message):
     AFTER_SEQUENCE_FIELD_NUMBER: builtins.int
     FILTER_FIELD_NUMBER: builtins.int
     FOLLOW_FIELD_NUMBER: builtins.int
+    NEWEST_ONLY_FIELD_NUMBER: builtins.int
     after_sequence: builtins.int
     """Send the events after this sequence number. 0: from the beginning."""
     follow: builtins.bool
     """Go on with new events when the log's end is reached, instead of ending the stream."""
+    newest_only: builtins.bool
+    """Send only the newest of the events that the log has by now, and with `follow` the newest of each quarter of a second. For
+    clients that show the end of the log and only have to know that it has grown.
+    """
     @property
     def filter(self) -> cofferdam._proto.query_pb2.EventFilter:
         """Events to send."""
@@ -36,9 +41,10 @@ class StreamEventsRequest(google.protobuf.message.Message):
         after_sequence: builtins.int = ...,
         filter: cofferdam._proto.query_pb2.EventFilter | None = ...,
         follow: builtins.bool = ...,
+        newest_only: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["filter", b"filter"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["after_sequence", b"after_sequence", "filter", b"filter", "follow", b"follow"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["after_sequence", b"after_sequence", "filter", b"filter", "follow", b"follow", "newest_only", b"newest_only"]) -> None: ...
 
 global___StreamEventsRequest = StreamEventsRequest
 

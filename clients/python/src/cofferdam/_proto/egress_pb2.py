@@ -16,7 +16,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x63offerdam/v1/egress.proto\x12\x0c\x63offerdam.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\x01\n\x06\x45gress\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\r\n\x05words\x18\x02 \x01(\t\x12\x18\n\x10open_connections\x18\x03 \x01(\x04\x12\x19\n\x11\x65nded_connections\x18\x04 \x01(\x04\x12\x15\n\rrefused_names\x18\x05 \x01(\x04\x12\x1b\n\x13refused_connections\x18\x06 \x01(\x04\x12\x11\n\tbytes_out\x18\x07 \x01(\x04\x12\x10\n\x08\x62ytes_in\x18\x08 \x01(\x04\"\xa3\x04\n\nConnection\x12\x15\n\rconnection_id\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\r\x12\x0e\n\x06scheme\x18\x04 \x01(\t\x12\x0c\n\x04rule\x18\x05 \x01(\t\x12-\n\x05phase\x18\x06 \x01(\x0e\x32\x1e.cofferdam.v1.Connection.Phase\x12\x0b\n\x03\x65nd\x18\x07 \x01(\t\x12\x13\n\x0bserver_name\x18\x08 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\t \x01(\t\x12\x11\n\tbytes_out\x18\n \x01(\x04\x12\x10\n\x08\x62ytes_in\x18\x0b \x01(\x04\x12+\n\x08requests\x18\x0c \x03(\x0b\x32\x19.cofferdam.v1.HttpRequest\x12-\n\topened_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x08\x64uration\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x63\x61ll_ids\x18\x0f \x03(\t\x12\x0e\n\x06opened\x18\x10 \x01(\x08\x12\x10\n\x08injected\x18\x11 \x03(\t\x12\x10\n\x08upstream\x18\x12 \x01(\t\x12,\n\x05usage\x18\x13 \x03(\x0b\x32\x1d.cofferdam.v1.ConnectionUsage\"@\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x08\n\x04OPEN\x10\x01\x12\t\n\x05\x45NDED\x10\x02\x12\x0b\n\x07WAITING\x10\x03\"\xb5\x01\n\x0f\x43onnectionUsage\x12\r\n\x05model\x18\x01 \x01(\t\x12\x10\n\x08requests\x18\x02 \x01(\x04\x12\x1b\n\x13unreported_requests\x18\x03 \x01(\x04\x12\x14\n\x0cinput_tokens\x18\x04 \x01(\x04\x12\x15\n\routput_tokens\x18\x05 \x01(\x04\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x06 \x01(\x04\x12\x1a\n\x12\x63\x61\x63he_write_tokens\x18\x07 \x01(\x04\"K\n\x0bHttpRequest\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06status\x18\x03 \x01(\r\x12\x0e\n\x06number\x18\x04 \x01(\x04\"\x83\x01\n\x0bRefusedHost\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\x12\x0c\n\x04rule\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\x04\x12+\n\x07last_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\"\n\x10GetEgressRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"9\n\x11GetEgressResponse\x12$\n\x06\x65gress\x18\x01 \x01(\x0b\x32\x14.cofferdam.v1.Egress\"9\n\x17WatchConnectionsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\"\x82\x01\n\x18WatchConnectionsResponse\x12.\n\nconnection\x18\x01 \x01(\x0b\x32\x18.cofferdam.v1.ConnectionH\x00\x12,\n\x07refused\x18\x02 \x01(\x0b\x32\x19.cofferdam.v1.RefusedHostH\x00\x42\x08\n\x06update\":\n\x13NarrowEgressRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0b\x65gress_json\x18\x02 \x01(\t\"<\n\x14NarrowEgressResponse\x12$\n\x06\x65gress\x18\x01 \x01(\x0b\x32\x14.cofferdam.v1.Egress\"9\n\x12WidenEgressRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0b\x65gress_json\x18\x02 \x01(\t\";\n\x13WidenEgressResponse\x12$\n\x06\x65gress\x18\x01 \x01(\x0b\x32\x14.cofferdam.v1.Egress2\x81\x03\n\rEgressService\x12Q\n\tGetEgress\x12\x1e.cofferdam.v1.GetEgressRequest\x1a\x1f.cofferdam.v1.GetEgressResponse\"\x03\x90\x02\x01\x12h\n\x10WatchConnections\x12%.cofferdam.v1.WatchConnectionsRequest\x1a&.cofferdam.v1.WatchConnectionsResponse\"\x03\x90\x02\x01\x30\x01\x12Z\n\x0cNarrowEgress\x12!.cofferdam.v1.NarrowEgressRequest\x1a\".cofferdam.v1.NarrowEgressResponse\"\x03\x90\x02\x02\x12W\n\x0bWidenEgress\x12 .cofferdam.v1.WidenEgressRequest\x1a!.cofferdam.v1.WidenEgressResponse\"\x03\x90\x02\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x63offerdam/v1/egress.proto\x12\x0c\x63offerdam.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\x01\n\x06\x45gress\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\r\n\x05words\x18\x02 \x01(\t\x12\x18\n\x10open_connections\x18\x03 \x01(\x04\x12\x19\n\x11\x65nded_connections\x18\x04 \x01(\x04\x12\x15\n\rrefused_names\x18\x05 \x01(\x04\x12\x1b\n\x13refused_connections\x18\x06 \x01(\x04\x12\x11\n\tbytes_out\x18\x07 \x01(\x04\x12\x10\n\x08\x62ytes_in\x18\x08 \x01(\x04\"\xb6\x04\n\nConnection\x12\x15\n\rconnection_id\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\r\x12\x0e\n\x06scheme\x18\x04 \x01(\t\x12\x0c\n\x04rule\x18\x05 \x01(\t\x12-\n\x05phase\x18\x06 \x01(\x0e\x32\x1e.cofferdam.v1.Connection.Phase\x12\x0b\n\x03\x65nd\x18\x07 \x01(\t\x12\x13\n\x0bserver_name\x18\x08 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\t \x01(\t\x12\x11\n\tbytes_out\x18\n \x01(\x04\x12\x10\n\x08\x62ytes_in\x18\x0b \x01(\x04\x12+\n\x08requests\x18\x0c \x03(\x0b\x32\x19.cofferdam.v1.HttpRequest\x12-\n\topened_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x08\x64uration\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x63\x61ll_ids\x18\x0f \x03(\t\x12\x0e\n\x06opened\x18\x10 \x01(\x08\x12\x10\n\x08injected\x18\x11 \x03(\t\x12\x10\n\x08upstream\x18\x12 \x01(\t\x12,\n\x05usage\x18\x13 \x03(\x0b\x32\x1d.cofferdam.v1.ConnectionUsage\x12\x11\n\tcompanion\x18\x15 \x01(\t\"@\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x08\n\x04OPEN\x10\x01\x12\t\n\x05\x45NDED\x10\x02\x12\x0b\n\x07WAITING\x10\x03\"\xb5\x01\n\x0f\x43onnectionUsage\x12\r\n\x05model\x18\x01 \x01(\t\x12\x10\n\x08requests\x18\x02 \x01(\x04\x12\x1b\n\x13unreported_requests\x18\x03 \x01(\x04\x12\x14\n\x0cinput_tokens\x18\x04 \x01(\x04\x12\x15\n\routput_tokens\x18\x05 \x01(\x04\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x06 \x01(\x04\x12\x1a\n\x12\x63\x61\x63he_write_tokens\x18\x07 \x01(\x04\"K\n\x0bHttpRequest\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06status\x18\x03 \x01(\r\x12\x0e\n\x06number\x18\x04 \x01(\x04\"\x96\x01\n\x0bRefusedHost\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\x12\x0c\n\x04rule\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\x04\x12+\n\x07last_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tcompanion\x18\x07 \x01(\t\"\"\n\x10GetEgressRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"9\n\x11GetEgressResponse\x12$\n\x06\x65gress\x18\x01 \x01(\x0b\x32\x14.cofferdam.v1.Egress\"9\n\x17WatchConnectionsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\"\x82\x01\n\x18WatchConnectionsResponse\x12.\n\nconnection\x18\x01 \x01(\x0b\x32\x18.cofferdam.v1.ConnectionH\x00\x12,\n\x07refused\x18\x02 \x01(\x0b\x32\x19.cofferdam.v1.RefusedHostH\x00\x42\x08\n\x06update\":\n\x13NarrowEgressRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0b\x65gress_json\x18\x02 \x01(\t\"<\n\x14NarrowEgressResponse\x12$\n\x06\x65gress\x18\x01 \x01(\x0b\x32\x14.cofferdam.v1.Egress\"9\n\x12WidenEgressRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0b\x65gress_json\x18\x02 \x01(\t\";\n\x13WidenEgressResponse\x12$\n\x06\x65gress\x18\x01 \x01(\x0b\x32\x14.cofferdam.v1.Egress2\x81\x03\n\rEgressService\x12Q\n\tGetEgress\x12\x1e.cofferdam.v1.GetEgressRequest\x1a\x1f.cofferdam.v1.GetEgressResponse\"\x03\x90\x02\x01\x12h\n\x10WatchConnections\x12%.cofferdam.v1.WatchConnectionsRequest\x1a&.cofferdam.v1.WatchConnectionsResponse\"\x03\x90\x02\x01\x30\x01\x12Z\n\x0cNarrowEgress\x12!.cofferdam.v1.NarrowEgressRequest\x1a\".cofferdam.v1.NarrowEgressResponse\"\x03\x90\x02\x02\x12W\n\x0bWidenEgress\x12 .cofferdam.v1.WidenEgressRequest\x1a!.cofferdam.v1.WidenEgressResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,31 +34,31 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_EGRESS']._serialized_start=109
   _globals['_EGRESS']._serialized_end=290
   _globals['_CONNECTION']._serialized_start=293
-  _globals['_CONNECTION']._serialized_end=840
-  _globals['_CONNECTION_PHASE']._serialized_start=776
-  _globals['_CONNECTION_PHASE']._serialized_end=840
-  _globals['_CONNECTIONUSAGE']._serialized_start=843
-  _globals['_CONNECTIONUSAGE']._serialized_end=1024
-  _globals['_HTTPREQUEST']._serialized_start=1026
-  _globals['_HTTPREQUEST']._serialized_end=1101
-  _globals['_REFUSEDHOST']._serialized_start=1104
-  _globals['_REFUSEDHOST']._serialized_end=1235
-  _globals['_GETEGRESSREQUEST']._serialized_start=1237
-  _globals['_GETEGRESSREQUEST']._serialized_end=1271
-  _globals['_GETEGRESSRESPONSE']._serialized_start=1273
-  _globals['_GETEGRESSRESPONSE']._serialized_end=1330
-  _globals['_WATCHCONNECTIONSREQUEST']._serialized_start=1332
-  _globals['_WATCHCONNECTIONSREQUEST']._serialized_end=1389
-  _globals['_WATCHCONNECTIONSRESPONSE']._serialized_start=1392
-  _globals['_WATCHCONNECTIONSRESPONSE']._serialized_end=1522
-  _globals['_NARROWEGRESSREQUEST']._serialized_start=1524
-  _globals['_NARROWEGRESSREQUEST']._serialized_end=1582
-  _globals['_NARROWEGRESSRESPONSE']._serialized_start=1584
-  _globals['_NARROWEGRESSRESPONSE']._serialized_end=1644
-  _globals['_WIDENEGRESSREQUEST']._serialized_start=1646
-  _globals['_WIDENEGRESSREQUEST']._serialized_end=1703
-  _globals['_WIDENEGRESSRESPONSE']._serialized_start=1705
-  _globals['_WIDENEGRESSRESPONSE']._serialized_end=1764
-  _globals['_EGRESSSERVICE']._serialized_start=1767
-  _globals['_EGRESSSERVICE']._serialized_end=2152
+  _globals['_CONNECTION']._serialized_end=859
+  _globals['_CONNECTION_PHASE']._serialized_start=795
+  _globals['_CONNECTION_PHASE']._serialized_end=859
+  _globals['_CONNECTIONUSAGE']._serialized_start=862
+  _globals['_CONNECTIONUSAGE']._serialized_end=1043
+  _globals['_HTTPREQUEST']._serialized_start=1045
+  _globals['_HTTPREQUEST']._serialized_end=1120
+  _globals['_REFUSEDHOST']._serialized_start=1123
+  _globals['_REFUSEDHOST']._serialized_end=1273
+  _globals['_GETEGRESSREQUEST']._serialized_start=1275
+  _globals['_GETEGRESSREQUEST']._serialized_end=1309
+  _globals['_GETEGRESSRESPONSE']._serialized_start=1311
+  _globals['_GETEGRESSRESPONSE']._serialized_end=1368
+  _globals['_WATCHCONNECTIONSREQUEST']._serialized_start=1370
+  _globals['_WATCHCONNECTIONSREQUEST']._serialized_end=1427
+  _globals['_WATCHCONNECTIONSRESPONSE']._serialized_start=1430
+  _globals['_WATCHCONNECTIONSRESPONSE']._serialized_end=1560
+  _globals['_NARROWEGRESSREQUEST']._serialized_start=1562
+  _globals['_NARROWEGRESSREQUEST']._serialized_end=1620
+  _globals['_NARROWEGRESSRESPONSE']._serialized_start=1622
+  _globals['_NARROWEGRESSRESPONSE']._serialized_end=1682
+  _globals['_WIDENEGRESSREQUEST']._serialized_start=1684
+  _globals['_WIDENEGRESSREQUEST']._serialized_end=1741
+  _globals['_WIDENEGRESSRESPONSE']._serialized_start=1743
+  _globals['_WIDENEGRESSRESPONSE']._serialized_end=1802
+  _globals['_EGRESSSERVICE']._serialized_start=1805
+  _globals['_EGRESSSERVICE']._serialized_end=2190
 # @@protoc_insertion_point(module_scope)

@@ -51,9 +51,9 @@ class Egress(google.protobuf.message.Message):
     refused_connections: builtins.int
     """Connections that were refused, to addresses without a name among them."""
     bytes_out: builtins.int
-    """Bytes that programs sent over connections that have ended."""
+    """Bytes that programs sent out of the host. Those of open connections are up to a second old."""
     bytes_in: builtins.int
-    """Bytes that servers sent over connections that have ended."""
+    """Bytes that servers sent. Those of open connections are up to a second old."""
     def __init__(
         self,
         *,
@@ -122,6 +122,7 @@ class Connection(google.protobuf.message.Message):
     INJECTED_FIELD_NUMBER: builtins.int
     UPSTREAM_FIELD_NUMBER: builtins.int
     USAGE_FIELD_NUMBER: builtins.int
+    COMPANION_FIELD_NUMBER: builtins.int
     connection_id: builtins.str
     """UUIDv7."""
     host: builtins.str
@@ -141,13 +142,15 @@ class Connection(google.protobuf.message.Message):
     address: builtins.str
     """Address that it went to; empty before it has ended, or if it went nowhere."""
     bytes_out: builtins.int
-    """Bytes that the program sent, known at the end."""
+    """Bytes that the program sent. Until it has ended, they are up to a second old, and no change is sent for them alone."""
     bytes_in: builtins.int
-    """Bytes that the server sent, known at the end."""
+    """Bytes that the server sent, like `bytes_out`."""
     opened: builtins.bool
     """The daemon ends its TLS and looks at each request, because its rule has paths, methods or a header to set."""
     upstream: builtins.str
     """Server that its requests go to in place of the host, such as `https://api.example.org`; empty for none."""
+    companion: builtins.str
+    """Companion of the run whose program connected; empty for a program of the run itself."""
     @property
     def requests(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___HttpRequest]:
         """Its first requests over HTTP, where they can be seen."""
@@ -194,9 +197,10 @@ class Connection(google.protobuf.message.Message):
         injected: collections.abc.Iterable[builtins.str] | None = ...,
         upstream: builtins.str = ...,
         usage: collections.abc.Iterable[global___ConnectionUsage] | None = ...,
+        companion: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["duration", b"duration", "opened_at", b"opened_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "bytes_in", b"bytes_in", "bytes_out", b"bytes_out", "call_ids", b"call_ids", "connection_id", b"connection_id", "duration", b"duration", "end", b"end", "host", b"host", "injected", b"injected", "opened", b"opened", "opened_at", b"opened_at", "phase", b"phase", "port", b"port", "requests", b"requests", "rule", b"rule", "scheme", b"scheme", "server_name", b"server_name", "upstream", b"upstream", "usage", b"usage"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "bytes_in", b"bytes_in", "bytes_out", b"bytes_out", "call_ids", b"call_ids", "companion", b"companion", "connection_id", b"connection_id", "duration", b"duration", "end", b"end", "host", b"host", "injected", b"injected", "opened", b"opened", "opened_at", b"opened_at", "phase", b"phase", "port", b"port", "requests", b"requests", "rule", b"rule", "scheme", b"scheme", "server_name", b"server_name", "upstream", b"upstream", "usage", b"usage"]) -> None: ...
 
 global___Connection = Connection
 
@@ -284,6 +288,7 @@ class RefusedHost(google.protobuf.message.Message):
     REASON_FIELD_NUMBER: builtins.int
     COUNT_FIELD_NUMBER: builtins.int
     LAST_AT_FIELD_NUMBER: builtins.int
+    COMPANION_FIELD_NUMBER: builtins.int
     host: builtins.str
     """Name or address."""
     port: builtins.int
@@ -294,6 +299,8 @@ class RefusedHost(google.protobuf.message.Message):
     """Reason of the last refusal."""
     count: builtins.int
     """Number of refusals."""
+    companion: builtins.str
+    """Companion of the run that was refused; empty for the run itself."""
     @property
     def last_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """Time of the last refusal."""
@@ -307,9 +314,10 @@ class RefusedHost(google.protobuf.message.Message):
         reason: builtins.str = ...,
         count: builtins.int = ...,
         last_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        companion: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["last_at", b"last_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["count", b"count", "host", b"host", "last_at", b"last_at", "port", b"port", "reason", b"reason", "rule", b"rule"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["companion", b"companion", "count", b"count", "host", b"host", "last_at", b"last_at", "port", b"port", "reason", b"reason", "rule", b"rule"]) -> None: ...
 
 global___RefusedHost = RefusedHost
 

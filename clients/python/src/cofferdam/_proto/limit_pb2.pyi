@@ -364,6 +364,7 @@ class TenantUse(google.protobuf.message.Message):
     TENANT_FIELD_NUMBER: builtins.int
     SECTION_FIELD_NUMBER: builtins.int
     RESOURCES_FIELD_NUMBER: builtins.int
+    GROUPS_FIELD_NUMBER: builtins.int
     tenant: builtins.str
     """Name of the tenant, or of the principal if no tenant of the policy matches it."""
     section: builtins.str
@@ -372,14 +373,19 @@ class TenantUse(google.protobuf.message.Message):
     def resources(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ResourceUse]:
         """Use of each resource."""
 
+    @property
+    def groups(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Groups of issuers whose members belong to the tenant, as the policy lists them, such as `corp:ml`."""
+
     def __init__(
         self,
         *,
         tenant: builtins.str = ...,
         section: builtins.str = ...,
         resources: collections.abc.Iterable[global___ResourceUse] | None = ...,
+        groups: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["resources", b"resources", "section", b"section", "tenant", b"tenant"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["groups", b"groups", "resources", b"resources", "section", b"section", "tenant", b"tenant"]) -> None: ...
 
 global___TenantUse = TenantUse
 

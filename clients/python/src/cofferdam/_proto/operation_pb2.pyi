@@ -24,6 +24,40 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _Fault:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _FaultEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Fault.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    FAULT_UNSPECIFIED: _Fault.ValueType  # 0
+    """It has not failed, or its daemon was of an earlier release."""
+    FAULT_PROGRAM: _Fault.ValueType  # 1
+    """The programs of the run: a timeout, a limit of the run's memory, a worker that they ended."""
+    FAULT_POLICY: _Fault.ValueType  # 2
+    """The policy, a quota or a reviewer."""
+    FAULT_CALLER: _Fault.ValueType  # 3
+    """The request, or the client that cancelled it."""
+    FAULT_INFRASTRUCTURE: _Fault.ValueType  # 4
+    """The host, its engine, its disk or its memory, or the daemon. It says nothing about the programs of the run."""
+
+class Fault(_Fault, metaclass=_FaultEnumTypeWrapper):
+    """Parties to which a failure is put down. A failure that the programs of a run can cause themselves, or that only they
+    report, is not FAULT_INFRASTRUCTURE, except for a disk of the daemon that is smaller than all quotas together.
+    """
+
+FAULT_UNSPECIFIED: Fault.ValueType  # 0
+"""It has not failed, or its daemon was of an earlier release."""
+FAULT_PROGRAM: Fault.ValueType  # 1
+"""The programs of the run: a timeout, a limit of the run's memory, a worker that they ended."""
+FAULT_POLICY: Fault.ValueType  # 2
+"""The policy, a quota or a reviewer."""
+FAULT_CALLER: Fault.ValueType  # 3
+"""The request, or the client that cancelled it."""
+FAULT_INFRASTRUCTURE: Fault.ValueType  # 4
+"""The host, its engine, its disk or its memory, or the daemon. It says nothing about the programs of the run."""
+global___Fault = Fault
+
 class _ContentEncoding:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -313,13 +347,24 @@ class ToolFailure(google.protobuf.message.Message):
     REASON_FIELD_NUMBER: builtins.int
     MESSAGE_FIELD_NUMBER: builtins.int
     DETAILS_FIELD_NUMBER: builtins.int
+    FAULT_FIELD_NUMBER: builtins.int
+    RETRY_SAFE_FIELD_NUMBER: builtins.int
+    EVIDENCE_FIELD_NUMBER: builtins.int
     reason: builtins.str
     """One of the stable reasons, such as NOT_FOUND or SANDBOX_VIOLATION."""
     message: builtins.str
     """Message with the attempt, the problem and the next step. It contains no host path and no secret."""
+    fault: global___Fault.ValueType
+    """Party whose failure it is."""
+    retry_safe: builtins.bool
+    """True only if nothing was done and nothing can have been done, so that a repetition does it once. Default false."""
     @property
     def details(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Details for the next step, such as the line numbers of ambiguous matches."""
+
+    @property
+    def evidence(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Evidence]:
+        """Facts that show whose failure it is, as the daemon, the engine and the kernel know them. At most 16."""
 
     def __init__(
         self,
@@ -327,10 +372,37 @@ class ToolFailure(google.protobuf.message.Message):
         reason: builtins.str = ...,
         message: builtins.str = ...,
         details: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        fault: global___Fault.ValueType = ...,
+        retry_safe: builtins.bool = ...,
+        evidence: collections.abc.Iterable[global___Evidence] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["details", b"details", "message", b"message", "reason", b"reason"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["details", b"details", "evidence", b"evidence", "fault", b"fault", "message", b"message", "reason", b"reason", "retry_safe", b"retry_safe"]) -> None: ...
 
 global___ToolFailure = ToolFailure
+
+@typing.final
+class Evidence(google.protobuf.message.Message):
+    """Fact that shows whose failure it is."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    WHAT_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    what: builtins.str
+    """Name of the fact, such as `engine.exit_code`, `engine.oom_killed`, `engine.state`, `cgroup.oom_kills`,
+    `cgroup.limit_hits`, `limit.memory_bytes`, `disk.state` or `daemon.event`. More may come.
+    """
+    value: builtins.str
+    """Its value, at most 256 bytes. It contains no host path and no secret."""
+    def __init__(
+        self,
+        *,
+        what: builtins.str = ...,
+        value: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["value", b"value", "what", b"what"]) -> None: ...
+
+global___Evidence = Evidence
 
 @typing.final
 class ReadRequest(google.protobuf.message.Message):
@@ -1289,6 +1361,10 @@ class ExecResult(google.protobuf.message.Message):
         """A client killed it. Only of a process."""
         INTERRUPTED: ExecResult._EndedBy.ValueType  # 9
         """It was lost, with what keeps it in the container or with the daemon. Only of a process."""
+        HOST_MEMORY: ExecResult._EndedBy.ValueType  # 10
+        """The kernel killed it because the host had no memory left, although the run had not reached its own limit."""
+        HOST_DISK: ExecResult._EndedBy.ValueType  # 11
+        """The commands of its run were killed because the daemon's disk was full, although the run was within its quota."""
 
     class EndedBy(_EndedBy, metaclass=_EndedByEnumTypeWrapper):
         """Causes of an early end, of a command, of a process and of a session's shell."""
@@ -1313,6 +1389,10 @@ class ExecResult(google.protobuf.message.Message):
     """A client killed it. Only of a process."""
     INTERRUPTED: ExecResult.EndedBy.ValueType  # 9
     """It was lost, with what keeps it in the container or with the daemon. Only of a process."""
+    HOST_MEMORY: ExecResult.EndedBy.ValueType  # 10
+    """The kernel killed it because the host had no memory left, although the run had not reached its own limit."""
+    HOST_DISK: ExecResult.EndedBy.ValueType  # 11
+    """The commands of its run were killed because the daemon's disk was full, although the run was within its quota."""
 
     class _Limit:
         ValueType = typing.NewType("ValueType", builtins.int)
@@ -1381,6 +1461,7 @@ class ExecResult(google.protobuf.message.Message):
     ENDED_BY_FIELD_NUMBER: builtins.int
     LIMITS_HIT_FIELD_NUMBER: builtins.int
     HINT_FIELD_NUMBER: builtins.int
+    EVIDENCE_FIELD_NUMBER: builtins.int
     stdout: builtins.str
     """Standard output as UTF-8 with replacement characters; head and tail when it was too long."""
     stderr: builtins.str
@@ -1425,6 +1506,10 @@ class ExecResult(google.protobuf.message.Message):
         together, so another command at the same time may have reached them.
         """
 
+    @property
+    def evidence(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Evidence]:
+        """Facts that show whose failure an early end is. At most 16."""
+
     def __init__(
         self,
         *,
@@ -1444,9 +1529,10 @@ class ExecResult(google.protobuf.message.Message):
         ended_by: global___ExecResult.EndedBy.ValueType = ...,
         limits_hit: collections.abc.Iterable[global___ExecResult.Limit.ValueType] | None = ...,
         hint: builtins.str = ...,
+        evidence: collections.abc.Iterable[global___Evidence] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "kill", b"kill", "signal", b"signal"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "cpu_time_us", b"cpu_time_us", "ended_by", b"ended_by", "exit_code", b"exit_code", "hint", b"hint", "kill", b"kill", "limits_hit", b"limits_hit", "peak_memory_bytes", b"peak_memory_bytes", "signal", b"signal", "stderr", b"stderr", "stderr_bytes", b"stderr_bytes", "stderr_omitted_bytes", b"stderr_omitted_bytes", "stdout", b"stdout", "stdout_bytes", b"stdout_bytes", "stdout_omitted_bytes", b"stdout_omitted_bytes", "timed_out", b"timed_out", "wall_time_us", b"wall_time_us"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "cpu_time_us", b"cpu_time_us", "ended_by", b"ended_by", "evidence", b"evidence", "exit_code", b"exit_code", "hint", b"hint", "kill", b"kill", "limits_hit", b"limits_hit", "peak_memory_bytes", b"peak_memory_bytes", "signal", b"signal", "stderr", b"stderr", "stderr_bytes", b"stderr_bytes", "stderr_omitted_bytes", b"stderr_omitted_bytes", "stdout", b"stdout", "stdout_bytes", b"stdout_bytes", "stdout_omitted_bytes", b"stdout_omitted_bytes", "timed_out", b"timed_out", "wall_time_us", b"wall_time_us"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_exit_code", b"_exit_code"]) -> typing.Literal["exit_code"] | None: ...
     @typing.overload

@@ -5,6 +5,7 @@ Runs: one hardened container each, with a workspace."""
 
 import builtins
 import cofferdam._proto.egress_pb2
+import cofferdam._proto.operation_pb2
 import cofferdam._proto.usage_pb2
 import collections.abc
 import google.protobuf.descriptor
@@ -160,6 +161,8 @@ class Run(google.protobuf.message.Message):
         """It had no call for its `idle_timeout`."""
         LEASE: Run._EndCause.ValueType  # 3
         """Its `lease` was not renewed."""
+        NODE_DRAINED: Run._EndCause.ValueType  # 4
+        """Its node was drained, and the deadline for its runs passed. No fault of the run."""
 
     class EndCause(_EndCause, metaclass=_EndCauseEnumTypeWrapper):
         """Cause of the end of a run that was not stopped on request and did not fail."""
@@ -172,6 +175,8 @@ class Run(google.protobuf.message.Message):
     """It had no call for its `idle_timeout`."""
     LEASE: Run.EndCause.ValueType  # 3
     """Its `lease` was not renewed."""
+    NODE_DRAINED: Run.EndCause.ValueType  # 4
+    """Its node was drained, and the deadline for its runs passed. No fault of the run."""
 
     class _Changes:
         ValueType = typing.NewType("ValueType", builtins.int)
@@ -272,6 +277,9 @@ class Run(google.protobuf.message.Message):
     CHECKPOINTS_FIELD_NUMBER: builtins.int
     MODEL_USE_FIELD_NUMBER: builtins.int
     COMPANIONS_FIELD_NUMBER: builtins.int
+    FAILURE_REASON_FIELD_NUMBER: builtins.int
+    FAULT_FIELD_NUMBER: builtins.int
+    EVIDENCE_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     """UUIDv7."""
     profile: builtins.str
@@ -308,6 +316,12 @@ class Run(google.protobuf.message.Message):
     """Output only. Cause if it ended by `ttl`, `idle_timeout` or `lease`."""
     cold_because: global___Run.ColdBecause.ValueType
     """Output only. Reason why `start_kind` is COLD."""
+    failure_reason: builtins.str
+    """Output only. Stable reason for which it FAILED, such as RUN_LOST or ENGINE_UNAVAILABLE; empty if it did not, or its
+    daemon was of an earlier release.
+    """
+    fault: cofferdam._proto.operation_pb2.Fault.ValueType
+    """Output only. Party whose failure it is that the run FAILED."""
     @property
     def workspace(self) -> global___Workspace:
         """Source of `/workspace`."""
@@ -404,6 +418,10 @@ class Run(google.protobuf.message.Message):
     def companions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CompanionStatus]:
         """Output only. Containers beside it, in the order of their start. States only while the run lives."""
 
+    @property
+    def evidence(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[cofferdam._proto.operation_pb2.Evidence]:
+        """Output only. Facts that show whose failure it is. At most 16."""
+
     def __init__(
         self,
         *,
@@ -447,16 +465,20 @@ class Run(google.protobuf.message.Message):
         checkpoints: global___AutomaticCheckpoints | None = ...,
         model_use: cofferdam._proto.usage_pb2.ModelUse | None = ...,
         companions: collections.abc.Iterable[global___CompanionStatus] | None = ...,
+        failure_reason: builtins.str = ...,
+        fault: cofferdam._proto.operation_pb2.Fault.ValueType = ...,
+        evidence: collections.abc.Iterable[cofferdam._proto.operation_pb2.Evidence] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "checkpoints", b"checkpoints", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "ended_at", b"ended_at", "forked_from", b"forked_from", "idle_timeout", b"idle_timeout", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "model_use", b"model_use", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "checkpoints", b"checkpoints", "cold_because", b"cold_because", "companions", b"companions", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "forked_from", b"forked_from", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "model_use", b"model_use", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "checkpoints", b"checkpoints", "cold_because", b"cold_because", "companions", b"companions", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "evidence", b"evidence", "failure", b"failure", "failure_reason", b"failure_reason", "fault", b"fault", "forked_from", b"forked_from", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "model_use", b"model_use", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
 
 global___Run = Run
 
 @typing.final
 class Companion(google.protobuf.message.Message):
     """A container beside a run, such as a database of its tests. It has no network: programs of the run reach its `ports` by
-    its name, and nothing else. It is started before the run is READY, and ended and removed with it.
+    its name, and nothing else does. It reaches the hosts that the profile opens to its image, and without such rules none.
+    It is started before the run is READY, and ended and removed with it.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -502,6 +524,7 @@ class Companion(google.protobuf.message.Message):
     MEMORY_MIB_FIELD_NUMBER: builtins.int
     PORTS_FIELD_NUMBER: builtins.int
     DEPENDS_ON_FIELD_NUMBER: builtins.int
+    EGRESS_JSON_FIELD_NUMBER: builtins.int
     name: builtins.str
     """A DNS label, unique among the companions of the run: the name under which programs of the run reach it. Not
     `localhost`, and no host that a rule of the run's connections names. Required.
@@ -510,6 +533,11 @@ class Companion(google.protobuf.message.Message):
     """Image reference; must be allowed by the profile. Required."""
     memory_mib: builtins.int
     """Memory, MiB. At most what the profile leaves for companions. Default: that, divided equally."""
+    egress_json: builtins.str
+    """Rules that each of its connections has to pass beside those of the profile for its image: as `egress_json` of the
+    run, and refused likewise if they ask for more than the profile allows. `{}` leaves it without connections. Default:
+    the profile's rules for its image alone.
+    """
     @property
     def command(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Arguments in place of the image's command, for its entrypoint. Default: the image's command."""
@@ -548,9 +576,10 @@ class Companion(google.protobuf.message.Message):
         memory_mib: builtins.int = ...,
         ports: collections.abc.Iterable[builtins.int] | None = ...,
         depends_on: collections.abc.Iterable[builtins.str] | None = ...,
+        egress_json: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ready", b"ready"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["command", b"command", "depends_on", b"depends_on", "env", b"env", "image", b"image", "memory_mib", b"memory_mib", "name", b"name", "ports", b"ports", "ready", b"ready", "secret_env", b"secret_env"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["command", b"command", "depends_on", b"depends_on", "egress_json", b"egress_json", "env", b"env", "image", b"image", "memory_mib", b"memory_mib", "name", b"name", "ports", b"ports", "ready", b"ready", "secret_env", b"secret_env"]) -> None: ...
 
 global___Companion = Companion
 
@@ -646,6 +675,7 @@ class CompanionStatus(google.protobuf.message.Message):
     EXIT_CODE_FIELD_NUMBER: builtins.int
     PORTS_FIELD_NUMBER: builtins.int
     ADDRESS_FIELD_NUMBER: builtins.int
+    EGRESS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name."""
     image: builtins.str
@@ -658,6 +688,8 @@ class CompanionStatus(google.protobuf.message.Message):
     """Exit code of its first process, once it has EXITED."""
     address: builtins.str
     """Address that its name has inside the run; empty until a program of the run has asked for the name."""
+    egress: builtins.str
+    """Output only. Hosts that its programs may reach, in words; empty if there are none. Only from GetRun."""
     @property
     def ports(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """TCP ports that programs of the run may connect to."""
@@ -672,8 +704,9 @@ class CompanionStatus(google.protobuf.message.Message):
         exit_code: builtins.int = ...,
         ports: collections.abc.Iterable[builtins.int] | None = ...,
         address: builtins.str = ...,
+        egress: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "exit_code", b"exit_code", "image", b"image", "image_digest", b"image_digest", "name", b"name", "ports", b"ports", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "egress", b"egress", "exit_code", b"exit_code", "image", b"image", "image_digest", b"image_digest", "name", b"name", "ports", b"ports", "state", b"state"]) -> None: ...
 
 global___CompanionStatus = CompanionStatus
 
@@ -1467,20 +1500,26 @@ class ListRunsRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
     page_size: builtins.int
     """1 to 1,000. Default 100."""
     page_token: builtins.str
     """`next_page_token` of the page before."""
     state: global___Run.State.ValueType
     """Only runs in this state."""
+    request_id: builtins.str
+    """Only the run that this principal requested with this id, if the daemon still has it: a client that was cut off finds
+    its run on whichever node it is. At most 128 characters.
+    """
     def __init__(
         self,
         *,
         page_size: builtins.int = ...,
         page_token: builtins.str = ...,
         state: global___Run.State.ValueType = ...,
+        request_id: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["page_size", b"page_size", "page_token", b"page_token", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["page_size", b"page_size", "page_token", b"page_token", "request_id", b"request_id", "state", b"state"]) -> None: ...
 
 global___ListRunsRequest = ListRunsRequest
 

@@ -107,7 +107,9 @@ class Call:
             except DaemonUnreachable as error:
                 pause = patience.pause() if repeatable and self._transport.is_lost(error) else None
                 if pause is None:
-                    raise
+                    raise self._transport.lost(
+                        error, self._request, retry_safe=only_reads(self._request.operation)
+                    ) from None
                 self._transport.reconnect(pause)
             if self._call_id:
                 try:

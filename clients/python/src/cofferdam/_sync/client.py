@@ -77,6 +77,7 @@ class Client:
         self.backups = rpc.BackupService(self._transport)
         self.console = rpc.ConsoleService(self._transport)
         self.daemon = rpc.DaemonService(self._transport)
+        self.node = rpc.NodeService(self._transport)
         self.passkeys = rpc.PasskeyService(self._transport)
         self.push = rpc.PushService(self._transport)
 

@@ -159,6 +159,8 @@ def _judged(outcome: Outcome) -> CommandResult:
     if response.status == SUCCEEDED:
         return result
     reason, message = response.error.reason, response.error.message
+    if response.status != PENDING and result.failed_by_infrastructure:
+        raise errors.CommandLost(message, result, reason=reason)
     if response.status != PENDING and reason == "TIMED_OUT":
         raise errors.CommandTimedOut(message, result, reason=reason)
     if response.status != PENDING and reason == "CANCELLED":

@@ -129,6 +129,7 @@ class Sandbox:
         issue_token: bool = False,
         wait_for_approval: bool = False,
         on_awaiting_approval: OnAwaitingApproval = "wait",
+        request_id: str | None = None,
         endpoint: str | None = None,
         token: str | None = None,
         tls: str | Path | Tls | None = None,
@@ -166,11 +167,14 @@ class Sandbox:
         `on_awaiting_approval`: of a call that finds the run frozen for a reviewer of another call: "wait" in the order of
         arrival, as long as its own timeout allows (with `wait_for_approval` until the reviewer has decided), or "raise"
         `AwaitingApproval` at once.
+        `request_id`: a name of your own for this request, at most 128 characters. The same request with the same name is
+        the same sandbox, also after a lost connection and from another process, and also once that has ended: it never
+        becomes a fresh one. `find` finds it. Default: none, and each call makes another sandbox.
         `client`, else `endpoint`, `token` and `tls`: the daemon; default: see `Client`. A client that is given stays
         open.
 
         Raises `DaemonUnreachable`, `NotFound` (profile, image), `Denied`, `Overloaded`, `Unavailable` (the engine).
-        Cancelled, it leaves no run behind.
+        Cancelled, it leaves no run behind, unless it has a `request_id`.
         """
         if keep_alive and lease is None:
             raise InvalidArgument("keep_alive: is for a sandbox with a lease", reason="INVALID_ARGUMENT")
@@ -179,8 +183,8 @@ class Sandbox:
         run_id = _requests.new_id()
         request = v1.CreateRunRequest(
             # Its token is told once: a repetition would not have it.
-            request_id=f"sdk-{run_id}",
-            run_id=run_id,
+            request_id=request_id or f"sdk-{run_id}",
+            run_id="" if request_id else run_id,
             profile=profile,
             image=image or "",
             workspace=_requests.workspace(workspace),
@@ -215,12 +219,17 @@ class Sandbox:
             if issue_token and not made.token:
                 raise DaemonUnreachable("the connection was lost, and the run's token with it")
         except BaseException as error:
-            # A refusal leaves no run.
-            if not isinstance(error, CofferdamError) or isinstance(error, DaemonUnreachable):
+            # A refusal leaves no run. One that has a name can be asked for again.
+            if request_id:
+                sandbox.close()
+            elif not isinstance(error, CofferdamError) or isinstance(error, DaemonUnreachable):
                 client._transport.afterwards(sandbox._abandon())
             elif owns_client:
                 client.close()
             raise
+        if request_id:
+            run_id = made.run.run_id
+            sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
         sandbox._token = made.token or None
         if keep_alive and lease is not None:
             sandbox._keeping.begin(client, run_id, lease)
@@ -259,6 +268,37 @@ class Sandbox:
             sandbox.close()
             raise
         return sandbox
+
+    @classmethod
+    def find(
+        cls,
+        request_id: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        wait_for_approval: bool = False,
+        on_awaiting_approval: OnAwaitingApproval = "wait",
+        endpoint: str | None = None,
+        token: str | None = None,
+        tls: str | Path | Tls | None = None,
+        client: Client | None = None,
+    ) -> Self | None:
+        """The sandbox that `create` was asked for by this name, if this daemon has it, also one that has ended.
+
+        Arguments are those of `connect`. Where an answer of `create` was lost, ask each node.
+        """
+        owns_client = client is None
+        client = Client(endpoint, token, tls=tls) if client is None else client
+        found: Self | None = None
+        try:
+            page = client.runs.list_runs(v1.ListRunsRequest(request_id=request_id, page_size=1))
+            if page.runs:
+                options = Options(wait_for_approval, on_awaiting_approval, env=dict(env or {}))
+                run_id = page.runs[0].run_id
+                found = cls(client, run_id, options, owns_client=owns_client, delete_workspace=False)
+        finally:
+            if found is None and owns_client:
+                client.close()
+        return found
 
     @classmethod
     def list(
@@ -431,6 +471,17 @@ class Sandbox:
     def usage(self) -> ModelUsage:
         """What it has used of models, where its profile counts that. Raises `NotFound`."""
         return _results.model_usage(self._client.usage.get_usage(v1.GetUsageRequest(run_id=self._run_id)))
+
+    def failed_by_infrastructure(self) -> bool:
+        """The host, its engine or the daemon has ended the sandbox, or its node is gone: a result of it says nothing.
+
+        False while it lives, and where its programs, its own time or a client ended it. `info()` has the evidence. The
+        handle never stands for another run.
+        """
+        try:
+            return (self.info()).failed_by_infrastructure
+        except DaemonUnreachable:
+            return True
 
     def is_running(self) -> bool:
         """Whether it takes calls, or will after a pause."""

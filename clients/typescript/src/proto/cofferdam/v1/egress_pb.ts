@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/egress.proto.
  */
 export const file_cofferdam_v1_egress: GenFile = /*@__PURE__*/
-  fileDesc("Chljb2ZmZXJkYW0vdjEvZWdyZXNzLnByb3RvEgxjb2ZmZXJkYW0udjEitQEKBkVncmVzcxIOCgZkaWdlc3QYASABKAkSDQoFd29yZHMYAiABKAkSGAoQb3Blbl9jb25uZWN0aW9ucxgDIAEoBBIZChFlbmRlZF9jb25uZWN0aW9ucxgEIAEoBBIVCg1yZWZ1c2VkX25hbWVzGAUgASgEEhsKE3JlZnVzZWRfY29ubmVjdGlvbnMYBiABKAQSEQoJYnl0ZXNfb3V0GAcgASgEEhAKCGJ5dGVzX2luGAggASgEIqMECgpDb25uZWN0aW9uEhUKDWNvbm5lY3Rpb25faWQYASABKAkSDAoEaG9zdBgCIAEoCRIMCgRwb3J0GAMgASgNEg4KBnNjaGVtZRgEIAEoCRIMCgRydWxlGAUgASgJEi0KBXBoYXNlGAYgASgOMh4uY29mZmVyZGFtLnYxLkNvbm5lY3Rpb24uUGhhc2USCwoDZW5kGAcgASgJEhMKC3NlcnZlcl9uYW1lGAggASgJEg8KB2FkZHJlc3MYCSABKAkSEQoJYnl0ZXNfb3V0GAogASgEEhAKCGJ5dGVzX2luGAsgASgEEisKCHJlcXVlc3RzGAwgAygLMhkuY29mZmVyZGFtLnYxLkh0dHBSZXF1ZXN0Ei0KCW9wZW5lZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoIZHVyYXRpb24YDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIY2FsbF9pZHMYDyADKAkSDgoGb3BlbmVkGBAgASgIEhAKCGluamVjdGVkGBEgAygJEhAKCHVwc3RyZWFtGBIgASgJEiwKBXVzYWdlGBMgAygLMh0uY29mZmVyZGFtLnYxLkNvbm5lY3Rpb25Vc2FnZSJACgVQaGFzZRIVChFQSEFTRV9VTlNQRUNJRklFRBAAEggKBE9QRU4QARIJCgVFTkRFRBACEgsKB1dBSVRJTkcQAyK1AQoPQ29ubmVjdGlvblVzYWdlEg0KBW1vZGVsGAEgASgJEhAKCHJlcXVlc3RzGAIgASgEEhsKE3VucmVwb3J0ZWRfcmVxdWVzdHMYAyABKAQSFAoMaW5wdXRfdG9rZW5zGAQgASgEEhUKDW91dHB1dF90b2tlbnMYBSABKAQSGwoTY2FjaGVkX2lucHV0X3Rva2VucxgGIAEoBBIaChJjYWNoZV93cml0ZV90b2tlbnMYByABKAQiSwoLSHR0cFJlcXVlc3QSDgoGbWV0aG9kGAEgASgJEgwKBHBhdGgYAiABKAkSDgoGc3RhdHVzGAMgASgNEg4KBm51bWJlchgEIAEoBCKDAQoLUmVmdXNlZEhvc3QSDAoEaG9zdBgBIAEoCRIMCgRwb3J0GAIgASgNEgwKBHJ1bGUYAyABKAkSDgoGcmVhc29uGAQgASgJEg0KBWNvdW50GAUgASgEEisKB2xhc3RfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiIKEEdldEVncmVzc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjkKEUdldEVncmVzc1Jlc3BvbnNlEiQKBmVncmVzcxgBIAEoCzIULmNvZmZlcmRhbS52MS5FZ3Jlc3MiOQoXV2F0Y2hDb25uZWN0aW9uc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg4KBmZvbGxvdxgCIAEoCCKCAQoYV2F0Y2hDb25uZWN0aW9uc1Jlc3BvbnNlEi4KCmNvbm5lY3Rpb24YASABKAsyGC5jb2ZmZXJkYW0udjEuQ29ubmVjdGlvbkgAEiwKB3JlZnVzZWQYAiABKAsyGS5jb2ZmZXJkYW0udjEuUmVmdXNlZEhvc3RIAEIICgZ1cGRhdGUiOgoTTmFycm93RWdyZXNzUmVxdWVzdBIOCgZydW5faWQYASABKAkSEwoLZWdyZXNzX2pzb24YAiABKAkiPAoUTmFycm93RWdyZXNzUmVzcG9uc2USJAoGZWdyZXNzGAEgASgLMhQuY29mZmVyZGFtLnYxLkVncmVzcyI5ChJXaWRlbkVncmVzc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhMKC2VncmVzc19qc29uGAIgASgJIjsKE1dpZGVuRWdyZXNzUmVzcG9uc2USJAoGZWdyZXNzGAEgASgLMhQuY29mZmVyZGFtLnYxLkVncmVzczKBAwoNRWdyZXNzU2VydmljZRJRCglHZXRFZ3Jlc3MSHi5jb2ZmZXJkYW0udjEuR2V0RWdyZXNzUmVxdWVzdBofLmNvZmZlcmRhbS52MS5HZXRFZ3Jlc3NSZXNwb25zZSIDkAIBEmgKEFdhdGNoQ29ubmVjdGlvbnMSJS5jb2ZmZXJkYW0udjEuV2F0Y2hDb25uZWN0aW9uc1JlcXVlc3QaJi5jb2ZmZXJkYW0udjEuV2F0Y2hDb25uZWN0aW9uc1Jlc3BvbnNlIgOQAgEwARJaCgxOYXJyb3dFZ3Jlc3MSIS5jb2ZmZXJkYW0udjEuTmFycm93RWdyZXNzUmVxdWVzdBoiLmNvZmZlcmRhbS52MS5OYXJyb3dFZ3Jlc3NSZXNwb25zZSIDkAICElcKC1dpZGVuRWdyZXNzEiAuY29mZmVyZGFtLnYxLldpZGVuRWdyZXNzUmVxdWVzdBohLmNvZmZlcmRhbS52MS5XaWRlbkVncmVzc1Jlc3BvbnNlIgOQAgJiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Chljb2ZmZXJkYW0vdjEvZWdyZXNzLnByb3RvEgxjb2ZmZXJkYW0udjEitQEKBkVncmVzcxIOCgZkaWdlc3QYASABKAkSDQoFd29yZHMYAiABKAkSGAoQb3Blbl9jb25uZWN0aW9ucxgDIAEoBBIZChFlbmRlZF9jb25uZWN0aW9ucxgEIAEoBBIVCg1yZWZ1c2VkX25hbWVzGAUgASgEEhsKE3JlZnVzZWRfY29ubmVjdGlvbnMYBiABKAQSEQoJYnl0ZXNfb3V0GAcgASgEEhAKCGJ5dGVzX2luGAggASgEIrYECgpDb25uZWN0aW9uEhUKDWNvbm5lY3Rpb25faWQYASABKAkSDAoEaG9zdBgCIAEoCRIMCgRwb3J0GAMgASgNEg4KBnNjaGVtZRgEIAEoCRIMCgRydWxlGAUgASgJEi0KBXBoYXNlGAYgASgOMh4uY29mZmVyZGFtLnYxLkNvbm5lY3Rpb24uUGhhc2USCwoDZW5kGAcgASgJEhMKC3NlcnZlcl9uYW1lGAggASgJEg8KB2FkZHJlc3MYCSABKAkSEQoJYnl0ZXNfb3V0GAogASgEEhAKCGJ5dGVzX2luGAsgASgEEisKCHJlcXVlc3RzGAwgAygLMhkuY29mZmVyZGFtLnYxLkh0dHBSZXF1ZXN0Ei0KCW9wZW5lZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoIZHVyYXRpb24YDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIY2FsbF9pZHMYDyADKAkSDgoGb3BlbmVkGBAgASgIEhAKCGluamVjdGVkGBEgAygJEhAKCHVwc3RyZWFtGBIgASgJEiwKBXVzYWdlGBMgAygLMh0uY29mZmVyZGFtLnYxLkNvbm5lY3Rpb25Vc2FnZRIRCgljb21wYW5pb24YFSABKAkiQAoFUGhhc2USFQoRUEhBU0VfVU5TUEVDSUZJRUQQABIICgRPUEVOEAESCQoFRU5ERUQQAhILCgdXQUlUSU5HEAMitQEKD0Nvbm5lY3Rpb25Vc2FnZRINCgVtb2RlbBgBIAEoCRIQCghyZXF1ZXN0cxgCIAEoBBIbChN1bnJlcG9ydGVkX3JlcXVlc3RzGAMgASgEEhQKDGlucHV0X3Rva2VucxgEIAEoBBIVCg1vdXRwdXRfdG9rZW5zGAUgASgEEhsKE2NhY2hlZF9pbnB1dF90b2tlbnMYBiABKAQSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAcgASgEIksKC0h0dHBSZXF1ZXN0Eg4KBm1ldGhvZBgBIAEoCRIMCgRwYXRoGAIgASgJEg4KBnN0YXR1cxgDIAEoDRIOCgZudW1iZXIYBCABKAQilgEKC1JlZnVzZWRIb3N0EgwKBGhvc3QYASABKAkSDAoEcG9ydBgCIAEoDRIMCgRydWxlGAMgASgJEg4KBnJlYXNvbhgEIAEoCRINCgVjb3VudBgFIAEoBBIrCgdsYXN0X2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCgljb21wYW5pb24YByABKAkiIgoQR2V0RWdyZXNzUmVxdWVzdBIOCgZydW5faWQYASABKAkiOQoRR2V0RWdyZXNzUmVzcG9uc2USJAoGZWdyZXNzGAEgASgLMhQuY29mZmVyZGFtLnYxLkVncmVzcyI5ChdXYXRjaENvbm5lY3Rpb25zUmVxdWVzdBIOCgZydW5faWQYASABKAkSDgoGZm9sbG93GAIgASgIIoIBChhXYXRjaENvbm5lY3Rpb25zUmVzcG9uc2USLgoKY29ubmVjdGlvbhgBIAEoCzIYLmNvZmZlcmRhbS52MS5Db25uZWN0aW9uSAASLAoHcmVmdXNlZBgCIAEoCzIZLmNvZmZlcmRhbS52MS5SZWZ1c2VkSG9zdEgAQggKBnVwZGF0ZSI6ChNOYXJyb3dFZ3Jlc3NSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRITCgtlZ3Jlc3NfanNvbhgCIAEoCSI8ChROYXJyb3dFZ3Jlc3NSZXNwb25zZRIkCgZlZ3Jlc3MYASABKAsyFC5jb2ZmZXJkYW0udjEuRWdyZXNzIjkKEldpZGVuRWdyZXNzUmVxdWVzdBIOCgZydW5faWQYASABKAkSEwoLZWdyZXNzX2pzb24YAiABKAkiOwoTV2lkZW5FZ3Jlc3NSZXNwb25zZRIkCgZlZ3Jlc3MYASABKAsyFC5jb2ZmZXJkYW0udjEuRWdyZXNzMoEDCg1FZ3Jlc3NTZXJ2aWNlElEKCUdldEVncmVzcxIeLmNvZmZlcmRhbS52MS5HZXRFZ3Jlc3NSZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkdldEVncmVzc1Jlc3BvbnNlIgOQAgESaAoQV2F0Y2hDb25uZWN0aW9ucxIlLmNvZmZlcmRhbS52MS5XYXRjaENvbm5lY3Rpb25zUmVxdWVzdBomLmNvZmZlcmRhbS52MS5XYXRjaENvbm5lY3Rpb25zUmVzcG9uc2UiA5ACATABEloKDE5hcnJvd0VncmVzcxIhLmNvZmZlcmRhbS52MS5OYXJyb3dFZ3Jlc3NSZXF1ZXN0GiIuY29mZmVyZGFtLnYxLk5hcnJvd0VncmVzc1Jlc3BvbnNlIgOQAgISVwoLV2lkZW5FZ3Jlc3MSIC5jb2ZmZXJkYW0udjEuV2lkZW5FZ3Jlc3NSZXF1ZXN0GiEuY29mZmVyZGFtLnYxLldpZGVuRWdyZXNzUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * The rules of a run's connections, and what it has used.
@@ -67,14 +67,14 @@ export type Egress = Message<"cofferdam.v1.Egress"> & {
   refusedConnections: bigint;
 
   /**
-   * Bytes that programs sent over connections that have ended.
+   * Bytes that programs sent out of the host. Those of open connections are up to a second old.
    *
    * @generated from field: uint64 bytes_out = 7;
    */
   bytesOut: bigint;
 
   /**
-   * Bytes that servers sent over connections that have ended.
+   * Bytes that servers sent. Those of open connections are up to a second old.
    *
    * @generated from field: uint64 bytes_in = 8;
    */
@@ -158,14 +158,14 @@ export type Connection = Message<"cofferdam.v1.Connection"> & {
   address: string;
 
   /**
-   * Bytes that the program sent, known at the end.
+   * Bytes that the program sent. Until it has ended, they are up to a second old, and no change is sent for them alone.
    *
    * @generated from field: uint64 bytes_out = 10;
    */
   bytesOut: bigint;
 
   /**
-   * Bytes that the server sent, known at the end.
+   * Bytes that the server sent, like `bytes_out`.
    *
    * @generated from field: uint64 bytes_in = 11;
    */
@@ -226,6 +226,13 @@ export type Connection = Message<"cofferdam.v1.Connection"> & {
    * @generated from field: repeated cofferdam.v1.ConnectionUsage usage = 19;
    */
   usage: ConnectionUsage[];
+
+  /**
+   * Companion of the run whose program connected; empty for a program of the run itself.
+   *
+   * @generated from field: string companion = 21;
+   */
+  companion: string;
 };
 
 /**
@@ -428,6 +435,13 @@ export type RefusedHost = Message<"cofferdam.v1.RefusedHost"> & {
    * @generated from field: google.protobuf.Timestamp last_at = 6;
    */
   lastAt?: Timestamp | undefined;
+
+  /**
+   * Companion of the run that was refused; empty for the run itself.
+   *
+   * @generated from field: string companion = 7;
+   */
+  companion: string;
 };
 
 /**

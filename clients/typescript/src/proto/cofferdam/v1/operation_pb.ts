@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/operation.proto.
  */
 export const file_cofferdam_v1_operation: GenFile = /*@__PURE__*/
-  fileDesc("Chxjb2ZmZXJkYW0vdjEvb3BlcmF0aW9uLnByb3RvEgxjb2ZmZXJkYW0udjEitgUKCU9wZXJhdGlvbhIpCgRyZWFkGAEgASgLMhkuY29mZmVyZGFtLnYxLlJlYWRSZXF1ZXN0SAASKQoEbGlzdBgCIAEoCzIZLmNvZmZlcmRhbS52MS5MaXN0UmVxdWVzdEgAEikKBGdsb2IYAyABKAsyGS5jb2ZmZXJkYW0udjEuR2xvYlJlcXVlc3RIABIpCgRncmVwGAQgASgLMhkuY29mZmVyZGFtLnYxLkdyZXBSZXF1ZXN0SAASKQoEZXhlYxgFIAEoCzIZLmNvZmZlcmRhbS52MS5FeGVjUmVxdWVzdEgAEisKBXNoZWxsGAYgASgLMhouY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdEgAEisKBXdyaXRlGAcgASgLMhouY29mZmVyZGFtLnYxLldyaXRlUmVxdWVzdEgAEikKBGVkaXQYCCABKAsyGS5jb2ZmZXJkYW0udjEuRWRpdFJlcXVlc3RIABIrCgVwYXRjaBgJIAEoCzIaLmNvZmZlcmRhbS52MS5QYXRjaFJlcXVlc3RIABItCgZkZWxldGUYCiABKAsyGy5jb2ZmZXJkYW0udjEuRGVsZXRlUmVxdWVzdEgAEicKA2dpdBgLIAEoCzIYLmNvZmZlcmRhbS52MS5HaXRSZXF1ZXN0SAASJwoDbWNwGAwgASgLMhguY29mZmVyZGFtLnYxLk1jcFJlcXVlc3RIABIvCgdwcm9jZXNzGA0gASgLMhwuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXF1ZXN0SAASLwoHc2Vzc2lvbhgOIAEoCzIcLmNvZmZlcmRhbS52MS5TZXNzaW9uUmVxdWVzdEgAEjUKCmNoZWNrcG9pbnQYDyABKAsyHy5jb2ZmZXJkYW0udjEuQ2hlY2twb2ludFJlcXVlc3RIAEIGCgRraW5kIqMFCgZSZXN1bHQSKAoEcmVhZBgBIAEoCzIYLmNvZmZlcmRhbS52MS5SZWFkUmVzdWx0SAASKAoEbGlzdBgCIAEoCzIYLmNvZmZlcmRhbS52MS5MaXN0UmVzdWx0SAASKAoEZ2xvYhgDIAEoCzIYLmNvZmZlcmRhbS52MS5HbG9iUmVzdWx0SAASKAoEZ3JlcBgEIAEoCzIYLmNvZmZlcmRhbS52MS5HcmVwUmVzdWx0SAASKAoEZXhlYxgFIAEoCzIYLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0SAASKQoFc2hlbGwYBiABKAsyGC5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdEgAEioKBXdyaXRlGAcgASgLMhkuY29mZmVyZGFtLnYxLldyaXRlUmVzdWx0SAASKAoEZWRpdBgIIAEoCzIYLmNvZmZlcmRhbS52MS5FZGl0UmVzdWx0SAASKgoFcGF0Y2gYCSABKAsyGS5jb2ZmZXJkYW0udjEuUGF0Y2hSZXN1bHRIABIsCgZkZWxldGUYCiABKAsyGi5jb2ZmZXJkYW0udjEuRGVsZXRlUmVzdWx0SAASJgoDZ2l0GAsgASgLMhcuY29mZmVyZGFtLnYxLkdpdFJlc3VsdEgAEiYKA21jcBgMIAEoCzIXLmNvZmZlcmRhbS52MS5NY3BSZXN1bHRIABIuCgdwcm9jZXNzGA0gASgLMhsuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXN1bHRIABIuCgdzZXNzaW9uGA4gASgLMhsuY29mZmVyZGFtLnYxLlNlc3Npb25SZXN1bHRIABI0CgpjaGVja3BvaW50GA8gASgLMh4uY29mZmVyZGFtLnYxLkNoZWNrcG9pbnRSZXN1bHRIAEIGCgRraW5kIpcBCgtUb29sRmFpbHVyZRIOCgZyZWFzb24YASABKAkSDwoHbWVzc2FnZRgCIAEoCRI3CgdkZXRhaWxzGAMgAygLMiYuY29mZmVyZGFtLnYxLlRvb2xGYWlsdXJlLkRldGFpbHNFbnRyeRouCgxEZXRhaWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKAAgoLUmVhZFJlcXVlc3QSDAoEcGF0aBgBIAEoCRIXCgpzdGFydF9saW5lGAIgASgESACIAQESFQoIZW5kX2xpbmUYAyABKARIAYgBARITCgZvZmZzZXQYBCABKARIAogBARISCgVsaW1pdBgFIAEoBEgDiAEBEi8KCGVuY29kaW5nGAYgASgOMh0uY29mZmVyZGFtLnYxLkNvbnRlbnRFbmNvZGluZxIoCgh0cmFuc2ZlchgHIAEoDjIWLmNvZmZlcmRhbS52MS5UcmFuc2ZlckINCgtfc3RhcnRfbGluZUILCglfZW5kX2xpbmVCCQoHX29mZnNldEIICgZfbGltaXQiowIKClJlYWRSZXN1bHQSDAoEcGF0aBgJIAEoCRIPCgdjb250ZW50GAEgASgJEi8KCGVuY29kaW5nGAggASgOMh0uY29mZmVyZGFtLnYxLkNvbnRlbnRFbmNvZGluZxISCgpzaXplX2J5dGVzGAIgASgEEg4KBnNoYTI1NhgDIAEoCRITCgt0b3RhbF9saW5lcxgEIAEoBBISCgpzdGFydF9saW5lGAogASgEEhAKCGVuZF9saW5lGAsgASgEEhEKCXRydW5jYXRlZBgFIAEoCBIOCgZiaW5hcnkYByABKAgSDAoEaGludBgGIAEoCRISCgpzZW50X2J5dGVzGAwgASgEEg8KB2VudHJpZXMYDSABKAQSEAoIbGVmdF9vdXQYDiABKAQilQEKC0xpc3RSZXF1ZXN0EgwKBHBhdGgYASABKAkSEgoFZGVwdGgYAiABKA1IAIgBARIWCg5pbmNsdWRlX2hpZGRlbhgDIAEoCBIYChBpbmNsdWRlX3N5bWxpbmtzGAQgASgIEhgKC21heF9lbnRyaWVzGAUgASgNSAGIAQFCCAoGX2RlcHRoQg4KDF9tYXhfZW50cmllcyLNAQoFRW50cnkSDAoEcGF0aBgBIAEoCRIMCgRuYW1lGAIgASgJEiYKBHR5cGUYAyABKA4yGC5jb2ZmZXJkYW0udjEuRW50cnkuVHlwZRISCgpzaXplX2J5dGVzGAQgASgEEh0KFW1vZGlmaWVkX3VuaXhfc2Vjb25kcxgFIAEoAyJNCgRUeXBlEhQKEFRZUEVfVU5TUEVDSUZJRUQQABIICgRGSUxFEAESDQoJRElSRUNUT1JZEAISCwoHU1lNTElOSxADEgkKBU9USEVSEAQioQEKCkxpc3RSZXN1bHQSDAoEcGF0aBgBIAEoCRIkCgdlbnRyaWVzGAIgAygLMhMuY29mZmVyZGFtLnYxLkVudHJ5EhEKCXRydW5jYXRlZBgDIAEoCBIVCg10b3RhbF9lbnRyaWVzGAUgASgEEgwKBGhpbnQYBCABKAkSJwoIbGVmdF9vdXQYBiABKAsyFS5jb2ZmZXJkYW0udjEuTGVmdE91dCJvCgtHbG9iUmVxdWVzdBIMCgRwYXRoGAEgASgJEg8KB3BhdHRlcm4YAiABKAkSFwoPaW5jbHVkZV9pZ25vcmVkGAMgASgIEhgKC21heF9yZXN1bHRzGAQgASgNSACIAQFCDgoMX21heF9yZXN1bHRzImUKCkdsb2JSZXN1bHQSDQoFcGF0aHMYASADKAkSEQoJdHJ1bmNhdGVkGAIgASgIEgwKBGhpbnQYAyABKAkSJwoIbGVmdF9vdXQYBCABKAsyFS5jb2ZmZXJkYW0udjEuTGVmdE91dCKUAQoHTGVmdE91dBIPCgdpZ25vcmVkGAEgASgEEg4KBmhpZGRlbhgCIAEoBBINCgVsaW5rcxgDIAEoBBIPCgdzcGVjaWFsGAQgASgEEg4KBmJpbmFyeRgFIAEoBBISCgp1bnJlYWRhYmxlGAYgASgEEhIKCnVuZmluaXNoZWQYByABKAQSEAoId2l0aGhlbGQYCCABKAQi+gEKC0dyZXBSZXF1ZXN0EgwKBHBhdGgYASABKAkSDwoHcGF0dGVybhgCIAEoCRINCgVyZWdleBgDIAEoCBIYChBjYXNlX2luc2Vuc2l0aXZlGAQgASgIEhMKBmJlZm9yZRgFIAEoDUgAiAEBEhIKBWFmdGVyGAYgASgNSAGIAQESDAoEZ2xvYhgHIAEoCRIYCgttYXhfbWF0Y2hlcxgIIAEoDUgCiAEBEhcKD2luY2x1ZGVfaWdub3JlZBgJIAEoCBIUCgxvbmVfcGVyX2ZpbGUYCiABKAhCCQoHX2JlZm9yZUIICgZfYWZ0ZXJCDgoMX21heF9tYXRjaGVzIlQKCUdyZXBNYXRjaBIMCgRwYXRoGAEgASgJEgwKBGxpbmUYAiABKAQSDAoEdGV4dBgDIAEoCRIOCgZiZWZvcmUYBCADKAkSDQoFYWZ0ZXIYBSADKAkixgEKCkdyZXBSZXN1bHQSKAoHbWF0Y2hlcxgBIAMoCzIXLmNvZmZlcmRhbS52MS5HcmVwTWF0Y2gSEQoJdHJ1bmNhdGVkGAIgASgIEgwKBGhpbnQYAyABKAkSFgoOZmlsZXNfc2VhcmNoZWQYBCABKAQSFQoNZmlsZXNfbWF0Y2hlZBgFIAEoBBIVCg1maWxlc19za2lwcGVkGAYgASgEEicKCGxlZnRfb3V0GAcgASgLMhUuY29mZmVyZGFtLnYxLkxlZnRPdXQi9QEKC0V4ZWNSZXF1ZXN0Eg8KB2NvbW1hbmQYASABKAkSDAoEYXJncxgCIAMoCRILCgNjd2QYAyABKAkSLwoDZW52GAQgAygLMiIuY29mZmVyZGFtLnYxLkV4ZWNSZXF1ZXN0LkVudkVudHJ5Eg0KBXN0ZGluGAUgASgMEhcKCnRpbWVvdXRfbXMYBiABKARIAIgBARISCgpvbmx5X3JlYWRzGAcgASgIEhIKCnN0ZGluX2ZpbGUYCCABKAkaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfdGltZW91dF9tcyLUAQoMU2hlbGxSZXF1ZXN0Eg4KBnNjcmlwdBgBIAEoCRILCgNjd2QYAiABKAkSMAoDZW52GAMgAygLMiMuY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdC5FbnZFbnRyeRINCgVzdGRpbhgEIAEoDBIXCgp0aW1lb3V0X21zGAUgASgESACIAQESEgoKc3RkaW5fZmlsZRgGIAEoCRoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zIq8CCg5Qcm9jZXNzUmVxdWVzdBIPCgdjb21tYW5kGAEgASgJEgwKBGFyZ3MYAiADKAkSDgoGc2NyaXB0GAMgASgJEgsKA2N3ZBgEIAEoCRIyCgNlbnYYBSADKAsyJS5jb2ZmZXJkYW0udjEuUHJvY2Vzc1JlcXVlc3QuRW52RW50cnkSDQoFc3RkaW4YBiABKAgSLAoIdGVybWluYWwYByABKAsyGi5jb2ZmZXJkYW0udjEuVGVybWluYWxTaXplEgsKA3RhZxgIIAEoCRIXCgp0aW1lb3V0X21zGAkgASgESACIAQESDwoHc2Vzc2lvbhgKIAEoCBoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zIiMKDVByb2Nlc3NSZXN1bHQSEgoKcHJvY2Vzc19pZBgBIAEoCSJ8Cg5TZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2NvbW1hbmQYAiABKAkSDQoFaW5wdXQYAyABKAkSDgoGZXhwZWN0GAQgAygJEhcKCnRpbWVvdXRfbXMYBSABKARIAIgBAUINCgtfdGltZW91dF9tcyKGAwoNU2Vzc2lvblJlc3VsdBIwCgVzdGF0ZRgBIAEoDjIhLmNvZmZlcmRhbS52MS5TZXNzaW9uUmVzdWx0LlN0YXRlEg4KBm91dHB1dBgCIAEoCRIUCgxvdXRwdXRfYnl0ZXMYAyABKAQSFQoNb21pdHRlZF9ieXRlcxgEIAEoBBIVCg1vdXRwdXRfb2Zmc2V0GAUgASgEEhYKCWV4aXRfY29kZRgGIAEoBUgAiAEBEhQKB21hdGNoZWQYByABKA1IAYgBARIUCgxtYXRjaGVkX3RleHQYCCABKAkSMgoIZW5kZWRfYnkYCSABKA4yIC5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdC5FbmRlZEJ5Il0KBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASCAoERE9ORRABEgsKB01BVENIRUQQAhILCgdSVU5OSU5HEAMSCQoFRU5ERUQQBBIOCgpVTkFOU1dFUkVEEAVCDAoKX2V4aXRfY29kZUIKCghfbWF0Y2hlZCKtBgoKRXhlY1Jlc3VsdBIOCgZzdGRvdXQYASABKAkSDgoGc3RkZXJyGAIgASgJEhYKCWV4aXRfY29kZRgDIAEoBUgAiAEBEhMKBnNpZ25hbBgEIAEoBUgBiAEBEhEKCXRpbWVkX291dBgFIAEoCBIUCgxzdGRvdXRfYnl0ZXMYBiABKAQSFAoMc3RkZXJyX2J5dGVzGAcgASgEEhwKFHN0ZG91dF9vbWl0dGVkX2J5dGVzGAggASgEEhwKFHN0ZGVycl9vbWl0dGVkX2J5dGVzGAkgASgEEhMKC2NwdV90aW1lX3VzGAogASgEEhkKEXBlYWtfbWVtb3J5X2J5dGVzGAsgASgEEhQKDHdhbGxfdGltZV91cxgMIAEoBBIoCgRraWxsGA0gASgLMhouY29mZmVyZGFtLnYxLktpbGxFdmlkZW5jZRIyCghlbmRlZF9ieRgOIAEoDjIgLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0LkVuZGVkQnkSMgoKbGltaXRzX2hpdBgPIAMoDjIeLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0LkxpbWl0EgwKBGhpbnQYECABKAkitAEKB0VuZGVkQnkSGAoURU5ERURfQllfVU5TUEVDSUZJRUQQABILCgdUSU1FT1VUEAESDQoJQ0FOQ0VMTEVEEAISEAoMT1VUUFVUX0xJTUlUEAMSEAoMTUVNT1JZX0xJTUlUEAQSEwoPRklMRV9TSVpFX0xJTUlUEAUSDgoKRElTS19RVU9UQRAGEg0KCVJVTl9FTkRFRBAHEgoKBktJTExFRBAIEg8KC0lOVEVSUlVQVEVEEAkioAEKBUxpbWl0EhUKEUxJTUlUX1VOU1BFQ0lGSUVEEAASCgoGTUVNT1JZEAESDQoJUFJPQ0VTU0VTEAISCgoGT1VUUFVUEAMSDQoJRklMRV9TSVpFEAQSDQoJVE1QX1NQQUNFEAUSDQoJU0hNX1NQQUNFEAYSEQoNUFJPSkVDVF9TUEFDRRAHEg8KC1NUQVRFX1NQQUNFEAgSCAoERElTSxAJQgwKCl9leGl0X2NvZGVCCQoHX3NpZ25hbCL7AQoMS2lsbEV2aWRlbmNlEg0KBWVuZGVkGAEgASgNEgwKBGxlZnQYAiABKA0SMQoGbWV0aG9kGAMgASgOMiEuY29mZmVyZGFtLnYxLktpbGxFdmlkZW5jZS5NZXRob2QSDwoHdG9va191cxgEIAEoBBIPCgdydW5uaW5nGAUgASgNInkKBk1ldGhvZBIWChJNRVRIT0RfVU5TUEVDSUZJRUQQABIPCgtOT05FX05FRURFRBABEhIKDkNHUk9VUF9WMl9LSUxMEAISFQoRQ0dST1VQX1YxX0ZSRUVaRVIQAxIPCgtERVNDRU5EQU5UUxAEEgoKBkZBSUxFRBAFItkBCgxXcml0ZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIPCgdjb250ZW50GAIgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgDIAEoCRITCgtjcmVhdGVfb25seRgEIAEoCBIvCghlbmNvZGluZxgFIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmcSLwoIdXBsb2FkZWQYBiABKAsyHS5jb2ZmZXJkYW0udjEuVXBsb2FkZWRDb250ZW50EhEKBG1vZGUYByABKA1IAIgBAUIHCgVfbW9kZSJZCg9VcGxvYWRlZENvbnRlbnQSEQoJdXBsb2FkX2lkGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAQSDgoGc2hhMjU2GAMgASgJEg8KB2FyY2hpdmUYBCABKAgigQEKC1dyaXRlUmVzdWx0EgwKBHBhdGgYASABKAkSFQoNYnl0ZXNfd3JpdHRlbhgCIAEoBBIVCg1zaGEyNTZfYmVmb3JlGAMgASgJEhQKDHNoYTI1Nl9hZnRlchgEIAEoCRIPCgdjcmVhdGVkGAUgASgIEg8KB2VudHJpZXMYBiABKAQixwEKC0VkaXRSZXF1ZXN0EgwKBHBhdGgYASABKAkSLwoLc3RyX3JlcGxhY2UYAiABKAsyGC5jb2ZmZXJkYW0udjEuU3RyUmVwbGFjZUgAEioKBmNyZWF0ZRgDIAEoCzIYLmNvZmZlcmRhbS52MS5DcmVhdGVGaWxlSAASKgoGaW5zZXJ0GAQgASgLMhguY29mZmVyZGFtLnYxLkluc2VydFRleHRIABIXCg9pZl9tYXRjaF9zaGEyNTYYBSABKAlCCAoGY2hhbmdlIkMKClN0clJlcGxhY2USDwoHb2xkX3N0chgBIAEoCRIPCgduZXdfc3RyGAIgASgJEhMKC3JlcGxhY2VfYWxsGAMgASgIIh0KCkNyZWF0ZUZpbGUSDwoHY29udGVudBgBIAEoCSIuCgpJbnNlcnRUZXh0EhIKCmFmdGVyX2xpbmUYASABKAQSDAoEdGV4dBgCIAEoCSKDAQoKRWRpdFJlc3VsdBIMCgRwYXRoGAEgASgJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgSFQoNc2hhMjU2X2JlZm9yZRgEIAEoCRIUCgxzaGEyNTZfYWZ0ZXIYBSABKAkSFAoMcmVwbGFjZW1lbnRzGAYgASgNIoMBCgxQYXRjaFJlcXVlc3QSFgoMdW5pZmllZF9kaWZmGAEgASgJSAASEgoIZW52ZWxvcGUYAiABKAlIABI9ChJ1cGRhdGVfZnJvbnRtYXR0ZXIYAyABKAsyHy5jb2ZmZXJkYW0udjEuVXBkYXRlRnJvbnRtYXR0ZXJIAEIICgZjaGFuZ2UijAIKEVVwZGF0ZUZyb250bWF0dGVyEgwKBHBhdGgYASABKAkSFwoPaWZfbWF0Y2hfc2hhMjU2GAIgASgJEh4KFnN0ZXBzX2NvbXBsZXRlZF9hcHBlbmQYAyADKAkSGgoSdmFyaWFibGVzX3NldF9qc29uGAQgASgJEiAKGGRlY2lzaW9uX2xvZ19hcHBlbmRfanNvbhgFIAMoCRIYChBhcnRpZmFjdHNfYXBwZW5kGAYgAygJEhwKD2N1cnJlbnRfbm9kZV9pZBgHIAEoCUgAiAEBEhcKCnVwZGF0ZWRfYXQYCCABKAlIAYgBAUISChBfY3VycmVudF9ub2RlX2lkQg0KC191cGRhdGVkX2F0ImwKC1BhdGNoUmVzdWx0EigKBWZpbGVzGAEgAygLMhkuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlEg0KBW5vdGVzGAQgAygJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgijgIKC1BhdGNoZWRGaWxlEgwKBHBhdGgYASABKAkSMAoGY2hhbmdlGAIgASgOMiAuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlLkNoYW5nZRISCgptb3ZlZF9mcm9tGAMgASgJEhUKDXNoYTI1Nl9iZWZvcmUYBCABKAkSFAoMc2hhMjU2X2FmdGVyGAUgASgJEhUKDWJ5dGVzX3dyaXR0ZW4YBiABKAQSEwoLdHJhc2hfZW50cnkYByABKAkiUgoGQ2hhbmdlEhYKEkNIQU5HRV9VTlNQRUNJRklFRBAAEgsKB0NSRUFURUQQARILCgdVUERBVEVEEAISCwoHREVMRVRFRBADEgkKBU1PVkVEEAQiNgoNRGVsZXRlUmVxdWVzdBIMCgRwYXRoGAEgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgCIAEoCSKUAQoMRGVsZXRlUmVzdWx0EgwKBHBhdGgYASABKAkSJgoEdHlwZRgCIAEoDjIYLmNvZmZlcmRhbS52MS5FbnRyeS5UeXBlEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJEhMKC3RyYXNoX2VudHJ5GAUgASgJEhUKDWdvbmVfZm9yX2dvb2QYBiABKAgi/AIKCkdpdFJlcXVlc3QSKQoGc3RhdHVzGAEgASgLMhcuY29mZmVyZGFtLnYxLkdpdFN0YXR1c0gAEiUKBGRpZmYYAiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0RGlmZkgAEiMKA2FkZBgDIAEoCzIULmNvZmZlcmRhbS52MS5HaXRBZGRIABIpCgZjb21taXQYBCABKAsyFy5jb2ZmZXJkYW0udjEuR2l0Q29tbWl0SAASIwoDbG9nGAUgASgLMhQuY29mZmVyZGFtLnYxLkdpdExvZ0gAEiUKBHNob3cYBiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0U2hvd0gAEicKBWZldGNoGAcgASgLMhYuY29mZmVyZGFtLnYxLkdpdEZldGNoSAASJQoEcHVsbBgIIAEoCzIVLmNvZmZlcmRhbS52MS5HaXRQdWxsSAASJQoEcHVzaBgJIAEoCzIVLmNvZmZlcmRhbS52MS5HaXRQdXNoSABCCQoHY29tbWFuZCILCglHaXRTdGF0dXMiJwoHR2l0RGlmZhINCgVmbGFncxgBIAMoCRINCgVwYXRocxgCIAMoCSJeCgZHaXRMb2cSDQoFZmxhZ3MYASADKAkSFgoJbWF4X2NvdW50GAIgASgNSACIAQESEAoIcmV2aXNpb24YAyABKAkSDQoFcGF0aHMYBCADKAlCDAoKX21heF9jb3VudCI5CgdHaXRTaG93Eg0KBWZsYWdzGAEgAygJEhAKCHJldmlzaW9uGAIgASgJEg0KBXBhdGhzGAMgAygJIhcKBkdpdEFkZBINCgVwYXRocxgBIAMoCSIcCglHaXRDb21taXQSDwoHbWVzc2FnZRgBIAEoCSJUCghHaXRGZXRjaBIOCgZyZW1vdGUYASABKAkSDAoEcmVmcxgCIAMoCRIMCgR0YWdzGAMgASgIEhIKBWRlcHRoGAQgASgNSACIAQFCCAoGX2RlcHRoIokBCgdHaXRQdWxsEg4KBnJlbW90ZRgBIAEoCRIOCgZicmFuY2gYAiABKAkSKAoEbW9kZRgDIAEoDjIaLmNvZmZlcmRhbS52MS5HaXRQdWxsLk1vZGUiNAoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASCwoHRkZfT05MWRABEgkKBU1FUkdFEAIiUAoHR2l0UHVzaBIOCgZyZW1vdGUYASABKAkSJgoEcmVmcxgCIAMoCzIYLmNvZmZlcmRhbS52MS5HaXRQdXNoUmVmEg0KBWZvcmNlGAMgASgIIlEKCkdpdFB1c2hSZWYSDQoFbG9jYWwYASABKAkSEgoKcmVtb3RlX3JlZhgCIAEoCRIQCghleHBlY3RlZBgDIAEoCRIOCgZkZWxldGUYBCABKAgiPAoMR2l0UmVmVXBkYXRlEgwKBG5hbWUYASABKAkSDgoGb2xkX2lkGAIgASgJEg4KBm5ld19pZBgDIAEoCSK7AQoJR2l0UmVzdWx0Eg4KBm91dHB1dBgBIAEoCRIRCgl0cnVuY2F0ZWQYAiABKAgSFQoNb21pdHRlZF9ieXRlcxgDIAEoBBIOCgZjb21taXQYBCABKAkSDgoGcmVtb3RlGAUgASgJEisKB3VwZGF0ZXMYBiADKAsyGi5jb2ZmZXJkYW0udjEuR2l0UmVmVXBkYXRlEhYKDnJlY2VpdmVkX2J5dGVzGAcgASgEEg8KB2NvbW1pdHMYCCABKAQqawoPQ29udGVudEVuY29kaW5nEiAKHENPTlRFTlRfRU5DT0RJTkdfVU5TUEVDSUZJRUQQABIZChVDT05URU5UX0VOQ09ESU5HX1VURjgQARIbChdDT05URU5UX0VOQ09ESU5HX0JBU0U2NBACKmAKCFRyYW5zZmVyEhgKFFRSQU5TRkVSX1VOU1BFQ0lGSUVEEAASEQoNVFJBTlNGRVJfTk9ORRABEhEKDVRSQU5TRkVSX0ZJTEUQAhIUChBUUkFOU0ZFUl9BUkNISVZFEANiBnByb3RvMw", [file_cofferdam_v1_agent_checkpoint, file_cofferdam_v1_mcp, file_cofferdam_v1_terminal]);
+  fileDesc("Chxjb2ZmZXJkYW0vdjEvb3BlcmF0aW9uLnByb3RvEgxjb2ZmZXJkYW0udjEitgUKCU9wZXJhdGlvbhIpCgRyZWFkGAEgASgLMhkuY29mZmVyZGFtLnYxLlJlYWRSZXF1ZXN0SAASKQoEbGlzdBgCIAEoCzIZLmNvZmZlcmRhbS52MS5MaXN0UmVxdWVzdEgAEikKBGdsb2IYAyABKAsyGS5jb2ZmZXJkYW0udjEuR2xvYlJlcXVlc3RIABIpCgRncmVwGAQgASgLMhkuY29mZmVyZGFtLnYxLkdyZXBSZXF1ZXN0SAASKQoEZXhlYxgFIAEoCzIZLmNvZmZlcmRhbS52MS5FeGVjUmVxdWVzdEgAEisKBXNoZWxsGAYgASgLMhouY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdEgAEisKBXdyaXRlGAcgASgLMhouY29mZmVyZGFtLnYxLldyaXRlUmVxdWVzdEgAEikKBGVkaXQYCCABKAsyGS5jb2ZmZXJkYW0udjEuRWRpdFJlcXVlc3RIABIrCgVwYXRjaBgJIAEoCzIaLmNvZmZlcmRhbS52MS5QYXRjaFJlcXVlc3RIABItCgZkZWxldGUYCiABKAsyGy5jb2ZmZXJkYW0udjEuRGVsZXRlUmVxdWVzdEgAEicKA2dpdBgLIAEoCzIYLmNvZmZlcmRhbS52MS5HaXRSZXF1ZXN0SAASJwoDbWNwGAwgASgLMhguY29mZmVyZGFtLnYxLk1jcFJlcXVlc3RIABIvCgdwcm9jZXNzGA0gASgLMhwuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXF1ZXN0SAASLwoHc2Vzc2lvbhgOIAEoCzIcLmNvZmZlcmRhbS52MS5TZXNzaW9uUmVxdWVzdEgAEjUKCmNoZWNrcG9pbnQYDyABKAsyHy5jb2ZmZXJkYW0udjEuQ2hlY2twb2ludFJlcXVlc3RIAEIGCgRraW5kIqMFCgZSZXN1bHQSKAoEcmVhZBgBIAEoCzIYLmNvZmZlcmRhbS52MS5SZWFkUmVzdWx0SAASKAoEbGlzdBgCIAEoCzIYLmNvZmZlcmRhbS52MS5MaXN0UmVzdWx0SAASKAoEZ2xvYhgDIAEoCzIYLmNvZmZlcmRhbS52MS5HbG9iUmVzdWx0SAASKAoEZ3JlcBgEIAEoCzIYLmNvZmZlcmRhbS52MS5HcmVwUmVzdWx0SAASKAoEZXhlYxgFIAEoCzIYLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0SAASKQoFc2hlbGwYBiABKAsyGC5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdEgAEioKBXdyaXRlGAcgASgLMhkuY29mZmVyZGFtLnYxLldyaXRlUmVzdWx0SAASKAoEZWRpdBgIIAEoCzIYLmNvZmZlcmRhbS52MS5FZGl0UmVzdWx0SAASKgoFcGF0Y2gYCSABKAsyGS5jb2ZmZXJkYW0udjEuUGF0Y2hSZXN1bHRIABIsCgZkZWxldGUYCiABKAsyGi5jb2ZmZXJkYW0udjEuRGVsZXRlUmVzdWx0SAASJgoDZ2l0GAsgASgLMhcuY29mZmVyZGFtLnYxLkdpdFJlc3VsdEgAEiYKA21jcBgMIAEoCzIXLmNvZmZlcmRhbS52MS5NY3BSZXN1bHRIABIuCgdwcm9jZXNzGA0gASgLMhsuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXN1bHRIABIuCgdzZXNzaW9uGA4gASgLMhsuY29mZmVyZGFtLnYxLlNlc3Npb25SZXN1bHRIABI0CgpjaGVja3BvaW50GA8gASgLMh4uY29mZmVyZGFtLnYxLkNoZWNrcG9pbnRSZXN1bHRIAEIGCgRraW5kIvkBCgtUb29sRmFpbHVyZRIOCgZyZWFzb24YASABKAkSDwoHbWVzc2FnZRgCIAEoCRI3CgdkZXRhaWxzGAMgAygLMiYuY29mZmVyZGFtLnYxLlRvb2xGYWlsdXJlLkRldGFpbHNFbnRyeRIiCgVmYXVsdBgEIAEoDjITLmNvZmZlcmRhbS52MS5GYXVsdBISCgpyZXRyeV9zYWZlGAUgASgIEigKCGV2aWRlbmNlGAYgAygLMhYuY29mZmVyZGFtLnYxLkV2aWRlbmNlGi4KDERldGFpbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIicKCEV2aWRlbmNlEgwKBHdoYXQYASABKAkSDQoFdmFsdWUYAiABKAkigAIKC1JlYWRSZXF1ZXN0EgwKBHBhdGgYASABKAkSFwoKc3RhcnRfbGluZRgCIAEoBEgAiAEBEhUKCGVuZF9saW5lGAMgASgESAGIAQESEwoGb2Zmc2V0GAQgASgESAKIAQESEgoFbGltaXQYBSABKARIA4gBARIvCghlbmNvZGluZxgGIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmcSKAoIdHJhbnNmZXIYByABKA4yFi5jb2ZmZXJkYW0udjEuVHJhbnNmZXJCDQoLX3N0YXJ0X2xpbmVCCwoJX2VuZF9saW5lQgkKB19vZmZzZXRCCAoGX2xpbWl0IqMCCgpSZWFkUmVzdWx0EgwKBHBhdGgYCSABKAkSDwoHY29udGVudBgBIAEoCRIvCghlbmNvZGluZxgIIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmcSEgoKc2l6ZV9ieXRlcxgCIAEoBBIOCgZzaGEyNTYYAyABKAkSEwoLdG90YWxfbGluZXMYBCABKAQSEgoKc3RhcnRfbGluZRgKIAEoBBIQCghlbmRfbGluZRgLIAEoBBIRCgl0cnVuY2F0ZWQYBSABKAgSDgoGYmluYXJ5GAcgASgIEgwKBGhpbnQYBiABKAkSEgoKc2VudF9ieXRlcxgMIAEoBBIPCgdlbnRyaWVzGA0gASgEEhAKCGxlZnRfb3V0GA4gASgEIpUBCgtMaXN0UmVxdWVzdBIMCgRwYXRoGAEgASgJEhIKBWRlcHRoGAIgASgNSACIAQESFgoOaW5jbHVkZV9oaWRkZW4YAyABKAgSGAoQaW5jbHVkZV9zeW1saW5rcxgEIAEoCBIYCgttYXhfZW50cmllcxgFIAEoDUgBiAEBQggKBl9kZXB0aEIOCgxfbWF4X2VudHJpZXMizQEKBUVudHJ5EgwKBHBhdGgYASABKAkSDAoEbmFtZRgCIAEoCRImCgR0eXBlGAMgASgOMhguY29mZmVyZGFtLnYxLkVudHJ5LlR5cGUSEgoKc2l6ZV9ieXRlcxgEIAEoBBIdChVtb2RpZmllZF91bml4X3NlY29uZHMYBSABKAMiTQoEVHlwZRIUChBUWVBFX1VOU1BFQ0lGSUVEEAASCAoERklMRRABEg0KCURJUkVDVE9SWRACEgsKB1NZTUxJTksQAxIJCgVPVEhFUhAEIqEBCgpMaXN0UmVzdWx0EgwKBHBhdGgYASABKAkSJAoHZW50cmllcxgCIAMoCzITLmNvZmZlcmRhbS52MS5FbnRyeRIRCgl0cnVuY2F0ZWQYAyABKAgSFQoNdG90YWxfZW50cmllcxgFIAEoBBIMCgRoaW50GAQgASgJEicKCGxlZnRfb3V0GAYgASgLMhUuY29mZmVyZGFtLnYxLkxlZnRPdXQibwoLR2xvYlJlcXVlc3QSDAoEcGF0aBgBIAEoCRIPCgdwYXR0ZXJuGAIgASgJEhcKD2luY2x1ZGVfaWdub3JlZBgDIAEoCBIYCgttYXhfcmVzdWx0cxgEIAEoDUgAiAEBQg4KDF9tYXhfcmVzdWx0cyJlCgpHbG9iUmVzdWx0Eg0KBXBhdGhzGAEgAygJEhEKCXRydW5jYXRlZBgCIAEoCBIMCgRoaW50GAMgASgJEicKCGxlZnRfb3V0GAQgASgLMhUuY29mZmVyZGFtLnYxLkxlZnRPdXQilAEKB0xlZnRPdXQSDwoHaWdub3JlZBgBIAEoBBIOCgZoaWRkZW4YAiABKAQSDQoFbGlua3MYAyABKAQSDwoHc3BlY2lhbBgEIAEoBBIOCgZiaW5hcnkYBSABKAQSEgoKdW5yZWFkYWJsZRgGIAEoBBISCgp1bmZpbmlzaGVkGAcgASgEEhAKCHdpdGhoZWxkGAggASgEIvoBCgtHcmVwUmVxdWVzdBIMCgRwYXRoGAEgASgJEg8KB3BhdHRlcm4YAiABKAkSDQoFcmVnZXgYAyABKAgSGAoQY2FzZV9pbnNlbnNpdGl2ZRgEIAEoCBITCgZiZWZvcmUYBSABKA1IAIgBARISCgVhZnRlchgGIAEoDUgBiAEBEgwKBGdsb2IYByABKAkSGAoLbWF4X21hdGNoZXMYCCABKA1IAogBARIXCg9pbmNsdWRlX2lnbm9yZWQYCSABKAgSFAoMb25lX3Blcl9maWxlGAogASgIQgkKB19iZWZvcmVCCAoGX2FmdGVyQg4KDF9tYXhfbWF0Y2hlcyJUCglHcmVwTWF0Y2gSDAoEcGF0aBgBIAEoCRIMCgRsaW5lGAIgASgEEgwKBHRleHQYAyABKAkSDgoGYmVmb3JlGAQgAygJEg0KBWFmdGVyGAUgAygJIsYBCgpHcmVwUmVzdWx0EigKB21hdGNoZXMYASADKAsyFy5jb2ZmZXJkYW0udjEuR3JlcE1hdGNoEhEKCXRydW5jYXRlZBgCIAEoCBIMCgRoaW50GAMgASgJEhYKDmZpbGVzX3NlYXJjaGVkGAQgASgEEhUKDWZpbGVzX21hdGNoZWQYBSABKAQSFQoNZmlsZXNfc2tpcHBlZBgGIAEoBBInCghsZWZ0X291dBgHIAEoCzIVLmNvZmZlcmRhbS52MS5MZWZ0T3V0IvUBCgtFeGVjUmVxdWVzdBIPCgdjb21tYW5kGAEgASgJEgwKBGFyZ3MYAiADKAkSCwoDY3dkGAMgASgJEi8KA2VudhgEIAMoCzIiLmNvZmZlcmRhbS52MS5FeGVjUmVxdWVzdC5FbnZFbnRyeRINCgVzdGRpbhgFIAEoDBIXCgp0aW1lb3V0X21zGAYgASgESACIAQESEgoKb25seV9yZWFkcxgHIAEoCBISCgpzdGRpbl9maWxlGAggASgJGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX3RpbWVvdXRfbXMi1AEKDFNoZWxsUmVxdWVzdBIOCgZzY3JpcHQYASABKAkSCwoDY3dkGAIgASgJEjAKA2VudhgDIAMoCzIjLmNvZmZlcmRhbS52MS5TaGVsbFJlcXVlc3QuRW52RW50cnkSDQoFc3RkaW4YBCABKAwSFwoKdGltZW91dF9tcxgFIAEoBEgAiAEBEhIKCnN0ZGluX2ZpbGUYBiABKAkaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfdGltZW91dF9tcyKvAgoOUHJvY2Vzc1JlcXVlc3QSDwoHY29tbWFuZBgBIAEoCRIMCgRhcmdzGAIgAygJEg4KBnNjcmlwdBgDIAEoCRILCgNjd2QYBCABKAkSMgoDZW52GAUgAygLMiUuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXF1ZXN0LkVudkVudHJ5Eg0KBXN0ZGluGAYgASgIEiwKCHRlcm1pbmFsGAcgASgLMhouY29mZmVyZGFtLnYxLlRlcm1pbmFsU2l6ZRILCgN0YWcYCCABKAkSFwoKdGltZW91dF9tcxgJIAEoBEgAiAEBEg8KB3Nlc3Npb24YCiABKAgaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfdGltZW91dF9tcyIjCg1Qcm9jZXNzUmVzdWx0EhIKCnByb2Nlc3NfaWQYASABKAkifAoOU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgdjb21tYW5kGAIgASgJEg0KBWlucHV0GAMgASgJEg4KBmV4cGVjdBgEIAMoCRIXCgp0aW1lb3V0X21zGAUgASgESACIAQFCDQoLX3RpbWVvdXRfbXMihgMKDVNlc3Npb25SZXN1bHQSMAoFc3RhdGUYASABKA4yIS5jb2ZmZXJkYW0udjEuU2Vzc2lvblJlc3VsdC5TdGF0ZRIOCgZvdXRwdXQYAiABKAkSFAoMb3V0cHV0X2J5dGVzGAMgASgEEhUKDW9taXR0ZWRfYnl0ZXMYBCABKAQSFQoNb3V0cHV0X29mZnNldBgFIAEoBBIWCglleGl0X2NvZGUYBiABKAVIAIgBARIUCgdtYXRjaGVkGAcgASgNSAGIAQESFAoMbWF0Y2hlZF90ZXh0GAggASgJEjIKCGVuZGVkX2J5GAkgASgOMiAuY29mZmVyZGFtLnYxLkV4ZWNSZXN1bHQuRW5kZWRCeSJdCgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEggKBERPTkUQARILCgdNQVRDSEVEEAISCwoHUlVOTklORxADEgkKBUVOREVEEAQSDgoKVU5BTlNXRVJFRBAFQgwKCl9leGl0X2NvZGVCCgoIX21hdGNoZWQi9wYKCkV4ZWNSZXN1bHQSDgoGc3Rkb3V0GAEgASgJEg4KBnN0ZGVychgCIAEoCRIWCglleGl0X2NvZGUYAyABKAVIAIgBARITCgZzaWduYWwYBCABKAVIAYgBARIRCgl0aW1lZF9vdXQYBSABKAgSFAoMc3Rkb3V0X2J5dGVzGAYgASgEEhQKDHN0ZGVycl9ieXRlcxgHIAEoBBIcChRzdGRvdXRfb21pdHRlZF9ieXRlcxgIIAEoBBIcChRzdGRlcnJfb21pdHRlZF9ieXRlcxgJIAEoBBITCgtjcHVfdGltZV91cxgKIAEoBBIZChFwZWFrX21lbW9yeV9ieXRlcxgLIAEoBBIUCgx3YWxsX3RpbWVfdXMYDCABKAQSKAoEa2lsbBgNIAEoCzIaLmNvZmZlcmRhbS52MS5LaWxsRXZpZGVuY2USMgoIZW5kZWRfYnkYDiABKA4yIC5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdC5FbmRlZEJ5EjIKCmxpbWl0c19oaXQYDyADKA4yHi5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdC5MaW1pdBIMCgRoaW50GBAgASgJEigKCGV2aWRlbmNlGBEgAygLMhYuY29mZmVyZGFtLnYxLkV2aWRlbmNlItQBCgdFbmRlZEJ5EhgKFEVOREVEX0JZX1VOU1BFQ0lGSUVEEAASCwoHVElNRU9VVBABEg0KCUNBTkNFTExFRBACEhAKDE9VVFBVVF9MSU1JVBADEhAKDE1FTU9SWV9MSU1JVBAEEhMKD0ZJTEVfU0laRV9MSU1JVBAFEg4KCkRJU0tfUVVPVEEQBhINCglSVU5fRU5ERUQQBxIKCgZLSUxMRUQQCBIPCgtJTlRFUlJVUFRFRBAJEg8KC0hPU1RfTUVNT1JZEAoSDQoJSE9TVF9ESVNLEAsioAEKBUxpbWl0EhUKEUxJTUlUX1VOU1BFQ0lGSUVEEAASCgoGTUVNT1JZEAESDQoJUFJPQ0VTU0VTEAISCgoGT1VUUFVUEAMSDQoJRklMRV9TSVpFEAQSDQoJVE1QX1NQQUNFEAUSDQoJU0hNX1NQQUNFEAYSEQoNUFJPSkVDVF9TUEFDRRAHEg8KC1NUQVRFX1NQQUNFEAgSCAoERElTSxAJQgwKCl9leGl0X2NvZGVCCQoHX3NpZ25hbCL7AQoMS2lsbEV2aWRlbmNlEg0KBWVuZGVkGAEgASgNEgwKBGxlZnQYAiABKA0SMQoGbWV0aG9kGAMgASgOMiEuY29mZmVyZGFtLnYxLktpbGxFdmlkZW5jZS5NZXRob2QSDwoHdG9va191cxgEIAEoBBIPCgdydW5uaW5nGAUgASgNInkKBk1ldGhvZBIWChJNRVRIT0RfVU5TUEVDSUZJRUQQABIPCgtOT05FX05FRURFRBABEhIKDkNHUk9VUF9WMl9LSUxMEAISFQoRQ0dST1VQX1YxX0ZSRUVaRVIQAxIPCgtERVNDRU5EQU5UUxAEEgoKBkZBSUxFRBAFItkBCgxXcml0ZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIPCgdjb250ZW50GAIgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgDIAEoCRITCgtjcmVhdGVfb25seRgEIAEoCBIvCghlbmNvZGluZxgFIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmcSLwoIdXBsb2FkZWQYBiABKAsyHS5jb2ZmZXJkYW0udjEuVXBsb2FkZWRDb250ZW50EhEKBG1vZGUYByABKA1IAIgBAUIHCgVfbW9kZSJZCg9VcGxvYWRlZENvbnRlbnQSEQoJdXBsb2FkX2lkGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAQSDgoGc2hhMjU2GAMgASgJEg8KB2FyY2hpdmUYBCABKAgigQEKC1dyaXRlUmVzdWx0EgwKBHBhdGgYASABKAkSFQoNYnl0ZXNfd3JpdHRlbhgCIAEoBBIVCg1zaGEyNTZfYmVmb3JlGAMgASgJEhQKDHNoYTI1Nl9hZnRlchgEIAEoCRIPCgdjcmVhdGVkGAUgASgIEg8KB2VudHJpZXMYBiABKAQixwEKC0VkaXRSZXF1ZXN0EgwKBHBhdGgYASABKAkSLwoLc3RyX3JlcGxhY2UYAiABKAsyGC5jb2ZmZXJkYW0udjEuU3RyUmVwbGFjZUgAEioKBmNyZWF0ZRgDIAEoCzIYLmNvZmZlcmRhbS52MS5DcmVhdGVGaWxlSAASKgoGaW5zZXJ0GAQgASgLMhguY29mZmVyZGFtLnYxLkluc2VydFRleHRIABIXCg9pZl9tYXRjaF9zaGEyNTYYBSABKAlCCAoGY2hhbmdlIkMKClN0clJlcGxhY2USDwoHb2xkX3N0chgBIAEoCRIPCgduZXdfc3RyGAIgASgJEhMKC3JlcGxhY2VfYWxsGAMgASgIIh0KCkNyZWF0ZUZpbGUSDwoHY29udGVudBgBIAEoCSIuCgpJbnNlcnRUZXh0EhIKCmFmdGVyX2xpbmUYASABKAQSDAoEdGV4dBgCIAEoCSKDAQoKRWRpdFJlc3VsdBIMCgRwYXRoGAEgASgJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgSFQoNc2hhMjU2X2JlZm9yZRgEIAEoCRIUCgxzaGEyNTZfYWZ0ZXIYBSABKAkSFAoMcmVwbGFjZW1lbnRzGAYgASgNIoMBCgxQYXRjaFJlcXVlc3QSFgoMdW5pZmllZF9kaWZmGAEgASgJSAASEgoIZW52ZWxvcGUYAiABKAlIABI9ChJ1cGRhdGVfZnJvbnRtYXR0ZXIYAyABKAsyHy5jb2ZmZXJkYW0udjEuVXBkYXRlRnJvbnRtYXR0ZXJIAEIICgZjaGFuZ2UijAIKEVVwZGF0ZUZyb250bWF0dGVyEgwKBHBhdGgYASABKAkSFwoPaWZfbWF0Y2hfc2hhMjU2GAIgASgJEh4KFnN0ZXBzX2NvbXBsZXRlZF9hcHBlbmQYAyADKAkSGgoSdmFyaWFibGVzX3NldF9qc29uGAQgASgJEiAKGGRlY2lzaW9uX2xvZ19hcHBlbmRfanNvbhgFIAMoCRIYChBhcnRpZmFjdHNfYXBwZW5kGAYgAygJEhwKD2N1cnJlbnRfbm9kZV9pZBgHIAEoCUgAiAEBEhcKCnVwZGF0ZWRfYXQYCCABKAlIAYgBAUISChBfY3VycmVudF9ub2RlX2lkQg0KC191cGRhdGVkX2F0ImwKC1BhdGNoUmVzdWx0EigKBWZpbGVzGAEgAygLMhkuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlEg0KBW5vdGVzGAQgAygJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgijgIKC1BhdGNoZWRGaWxlEgwKBHBhdGgYASABKAkSMAoGY2hhbmdlGAIgASgOMiAuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlLkNoYW5nZRISCgptb3ZlZF9mcm9tGAMgASgJEhUKDXNoYTI1Nl9iZWZvcmUYBCABKAkSFAoMc2hhMjU2X2FmdGVyGAUgASgJEhUKDWJ5dGVzX3dyaXR0ZW4YBiABKAQSEwoLdHJhc2hfZW50cnkYByABKAkiUgoGQ2hhbmdlEhYKEkNIQU5HRV9VTlNQRUNJRklFRBAAEgsKB0NSRUFURUQQARILCgdVUERBVEVEEAISCwoHREVMRVRFRBADEgkKBU1PVkVEEAQiNgoNRGVsZXRlUmVxdWVzdBIMCgRwYXRoGAEgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgCIAEoCSKUAQoMRGVsZXRlUmVzdWx0EgwKBHBhdGgYASABKAkSJgoEdHlwZRgCIAEoDjIYLmNvZmZlcmRhbS52MS5FbnRyeS5UeXBlEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJEhMKC3RyYXNoX2VudHJ5GAUgASgJEhUKDWdvbmVfZm9yX2dvb2QYBiABKAgi/AIKCkdpdFJlcXVlc3QSKQoGc3RhdHVzGAEgASgLMhcuY29mZmVyZGFtLnYxLkdpdFN0YXR1c0gAEiUKBGRpZmYYAiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0RGlmZkgAEiMKA2FkZBgDIAEoCzIULmNvZmZlcmRhbS52MS5HaXRBZGRIABIpCgZjb21taXQYBCABKAsyFy5jb2ZmZXJkYW0udjEuR2l0Q29tbWl0SAASIwoDbG9nGAUgASgLMhQuY29mZmVyZGFtLnYxLkdpdExvZ0gAEiUKBHNob3cYBiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0U2hvd0gAEicKBWZldGNoGAcgASgLMhYuY29mZmVyZGFtLnYxLkdpdEZldGNoSAASJQoEcHVsbBgIIAEoCzIVLmNvZmZlcmRhbS52MS5HaXRQdWxsSAASJQoEcHVzaBgJIAEoCzIVLmNvZmZlcmRhbS52MS5HaXRQdXNoSABCCQoHY29tbWFuZCILCglHaXRTdGF0dXMiJwoHR2l0RGlmZhINCgVmbGFncxgBIAMoCRINCgVwYXRocxgCIAMoCSJeCgZHaXRMb2cSDQoFZmxhZ3MYASADKAkSFgoJbWF4X2NvdW50GAIgASgNSACIAQESEAoIcmV2aXNpb24YAyABKAkSDQoFcGF0aHMYBCADKAlCDAoKX21heF9jb3VudCI5CgdHaXRTaG93Eg0KBWZsYWdzGAEgAygJEhAKCHJldmlzaW9uGAIgASgJEg0KBXBhdGhzGAMgAygJIhcKBkdpdEFkZBINCgVwYXRocxgBIAMoCSIcCglHaXRDb21taXQSDwoHbWVzc2FnZRgBIAEoCSJUCghHaXRGZXRjaBIOCgZyZW1vdGUYASABKAkSDAoEcmVmcxgCIAMoCRIMCgR0YWdzGAMgASgIEhIKBWRlcHRoGAQgASgNSACIAQFCCAoGX2RlcHRoIokBCgdHaXRQdWxsEg4KBnJlbW90ZRgBIAEoCRIOCgZicmFuY2gYAiABKAkSKAoEbW9kZRgDIAEoDjIaLmNvZmZlcmRhbS52MS5HaXRQdWxsLk1vZGUiNAoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASCwoHRkZfT05MWRABEgkKBU1FUkdFEAIiUAoHR2l0UHVzaBIOCgZyZW1vdGUYASABKAkSJgoEcmVmcxgCIAMoCzIYLmNvZmZlcmRhbS52MS5HaXRQdXNoUmVmEg0KBWZvcmNlGAMgASgIIlEKCkdpdFB1c2hSZWYSDQoFbG9jYWwYASABKAkSEgoKcmVtb3RlX3JlZhgCIAEoCRIQCghleHBlY3RlZBgDIAEoCRIOCgZkZWxldGUYBCABKAgiPAoMR2l0UmVmVXBkYXRlEgwKBG5hbWUYASABKAkSDgoGb2xkX2lkGAIgASgJEg4KBm5ld19pZBgDIAEoCSK7AQoJR2l0UmVzdWx0Eg4KBm91dHB1dBgBIAEoCRIRCgl0cnVuY2F0ZWQYAiABKAgSFQoNb21pdHRlZF9ieXRlcxgDIAEoBBIOCgZjb21taXQYBCABKAkSDgoGcmVtb3RlGAUgASgJEisKB3VwZGF0ZXMYBiADKAsyGi5jb2ZmZXJkYW0udjEuR2l0UmVmVXBkYXRlEhYKDnJlY2VpdmVkX2J5dGVzGAcgASgEEg8KB2NvbW1pdHMYCCABKAQqbwoFRmF1bHQSFQoRRkFVTFRfVU5TUEVDSUZJRUQQABIRCg1GQVVMVF9QUk9HUkFNEAESEAoMRkFVTFRfUE9MSUNZEAISEAoMRkFVTFRfQ0FMTEVSEAMSGAoURkFVTFRfSU5GUkFTVFJVQ1RVUkUQBCprCg9Db250ZW50RW5jb2RpbmcSIAocQ09OVEVOVF9FTkNPRElOR19VTlNQRUNJRklFRBAAEhkKFUNPTlRFTlRfRU5DT0RJTkdfVVRGOBABEhsKF0NPTlRFTlRfRU5DT0RJTkdfQkFTRTY0EAIqYAoIVHJhbnNmZXISGAoUVFJBTlNGRVJfVU5TUEVDSUZJRUQQABIRCg1UUkFOU0ZFUl9OT05FEAESEQoNVFJBTlNGRVJfRklMRRACEhQKEFRSQU5TRkVSX0FSQ0hJVkUQA2IGcHJvdG8z", [file_cofferdam_v1_agent_checkpoint, file_cofferdam_v1_mcp, file_cofferdam_v1_terminal]);
 
 /**
  * One request of an agent. Exactly one field is set.
@@ -329,6 +329,27 @@ export type ToolFailure = Message<"cofferdam.v1.ToolFailure"> & {
    * @generated from field: map<string, string> details = 3;
    */
   details: { [key: string]: string };
+
+  /**
+   * Party whose failure it is.
+   *
+   * @generated from field: cofferdam.v1.Fault fault = 4;
+   */
+  fault: Fault;
+
+  /**
+   * True only if nothing was done and nothing can have been done, so that a repetition does it once. Default false.
+   *
+   * @generated from field: bool retry_safe = 5;
+   */
+  retrySafe: boolean;
+
+  /**
+   * Facts that show whose failure it is, as the daemon, the engine and the kernel know them. At most 16.
+   *
+   * @generated from field: repeated cofferdam.v1.Evidence evidence = 6;
+   */
+  evidence: Evidence[];
 };
 
 /**
@@ -337,6 +358,35 @@ export type ToolFailure = Message<"cofferdam.v1.ToolFailure"> & {
  */
 export const ToolFailureSchema: GenMessage<ToolFailure> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_operation, 2);
+
+/**
+ * Fact that shows whose failure it is.
+ *
+ * @generated from message cofferdam.v1.Evidence
+ */
+export type Evidence = Message<"cofferdam.v1.Evidence"> & {
+  /**
+   * Name of the fact, such as `engine.exit_code`, `engine.oom_killed`, `engine.state`, `cgroup.oom_kills`,
+   * `cgroup.limit_hits`, `limit.memory_bytes`, `disk.state` or `daemon.event`. More may come.
+   *
+   * @generated from field: string what = 1;
+   */
+  what: string;
+
+  /**
+   * Its value, at most 256 bytes. It contains no host path and no secret.
+   *
+   * @generated from field: string value = 2;
+   */
+  value: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.Evidence.
+ * Use `create(EvidenceSchema)` to create a new message.
+ */
+export const EvidenceSchema: GenMessage<Evidence> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_operation, 3);
 
 /**
  * Read one regular file, whole or in part. A request selects either lines or bytes.
@@ -400,7 +450,7 @@ export type ReadRequest = Message<"cofferdam.v1.ReadRequest"> & {
  * Use `create(ReadRequestSchema)` to create a new message.
  */
 export const ReadRequestSchema: GenMessage<ReadRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 3);
+  messageDesc(file_cofferdam_v1_operation, 4);
 
 /**
  * A file, or the asked part of it.
@@ -513,7 +563,7 @@ export type ReadResult = Message<"cofferdam.v1.ReadResult"> & {
  * Use `create(ReadResultSchema)` to create a new message.
  */
 export const ReadResultSchema: GenMessage<ReadResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 4);
+  messageDesc(file_cofferdam_v1_operation, 5);
 
 /**
  * List the entries of a directory.
@@ -562,7 +612,7 @@ export type ListRequest = Message<"cofferdam.v1.ListRequest"> & {
  * Use `create(ListRequestSchema)` to create a new message.
  */
 export const ListRequestSchema: GenMessage<ListRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 5);
+  messageDesc(file_cofferdam_v1_operation, 6);
 
 /**
  * An entry of a directory.
@@ -611,7 +661,7 @@ export type Entry = Message<"cofferdam.v1.Entry"> & {
  * Use `create(EntrySchema)` to create a new message.
  */
 export const EntrySchema: GenMessage<Entry> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 6);
+  messageDesc(file_cofferdam_v1_operation, 7);
 
 /**
  * Kinds of file.
@@ -659,7 +709,7 @@ export enum Entry_Type {
  * Describes the enum cofferdam.v1.Entry.Type.
  */
 export const Entry_TypeSchema: GenEnum<Entry_Type> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 6, 0);
+  enumDesc(file_cofferdam_v1_operation, 7, 0);
 
 /**
  * The entries, sorted by path, byte by byte.
@@ -715,7 +765,7 @@ export type ListResult = Message<"cofferdam.v1.ListResult"> & {
  * Use `create(ListResultSchema)` to create a new message.
  */
 export const ListResultSchema: GenMessage<ListResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 7);
+  messageDesc(file_cofferdam_v1_operation, 8);
 
 /**
  * Find files by name.
@@ -760,7 +810,7 @@ export type GlobRequest = Message<"cofferdam.v1.GlobRequest"> & {
  * Use `create(GlobRequestSchema)` to create a new message.
  */
 export const GlobRequestSchema: GenMessage<GlobRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 8);
+  messageDesc(file_cofferdam_v1_operation, 9);
 
 /**
  * Paths that matched, sorted.
@@ -802,7 +852,7 @@ export type GlobResult = Message<"cofferdam.v1.GlobResult"> & {
  * Use `create(GlobResultSchema)` to create a new message.
  */
 export const GlobResultSchema: GenMessage<GlobResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 9);
+  messageDesc(file_cofferdam_v1_operation, 10);
 
 /**
  * Numbers of files and directories that a search or a list left out, so that an empty answer is not taken for a
@@ -874,7 +924,7 @@ export type LeftOut = Message<"cofferdam.v1.LeftOut"> & {
  * Use `create(LeftOutSchema)` to create a new message.
  */
 export const LeftOutSchema: GenMessage<LeftOut> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 10);
+  messageDesc(file_cofferdam_v1_operation, 11);
 
 /**
  * Find text in files below a directory, or in one file.
@@ -959,7 +1009,7 @@ export type GrepRequest = Message<"cofferdam.v1.GrepRequest"> & {
  * Use `create(GrepRequestSchema)` to create a new message.
  */
 export const GrepRequestSchema: GenMessage<GrepRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 11);
+  messageDesc(file_cofferdam_v1_operation, 12);
 
 /**
  * One matching line.
@@ -1008,7 +1058,7 @@ export type GrepMatch = Message<"cofferdam.v1.GrepMatch"> & {
  * Use `create(GrepMatchSchema)` to create a new message.
  */
 export const GrepMatchSchema: GenMessage<GrepMatch> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 12);
+  messageDesc(file_cofferdam_v1_operation, 13);
 
 /**
  * Matches, by path and line.
@@ -1071,7 +1121,7 @@ export type GrepResult = Message<"cofferdam.v1.GrepResult"> & {
  * Use `create(GrepResultSchema)` to create a new message.
  */
 export const GrepResultSchema: GenMessage<GrepResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 13);
+  messageDesc(file_cofferdam_v1_operation, 14);
 
 /**
  * Run one command: argv, never a shell string. All processes that it started end with it, unless the profile keeps them
@@ -1146,7 +1196,7 @@ export type ExecRequest = Message<"cofferdam.v1.ExecRequest"> & {
  * Use `create(ExecRequestSchema)` to create a new message.
  */
 export const ExecRequestSchema: GenMessage<ExecRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 14);
+  messageDesc(file_cofferdam_v1_operation, 15);
 
 /**
  * Run a shell script: `bash -lc SCRIPT`, or `sh -lc SCRIPT` where the image has no bash.
@@ -1203,7 +1253,7 @@ export type ShellRequest = Message<"cofferdam.v1.ShellRequest"> & {
  * Use `create(ShellRequestSchema)` to create a new message.
  */
 export const ShellRequestSchema: GenMessage<ShellRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 15);
+  messageDesc(file_cofferdam_v1_operation, 16);
 
 /**
  * Start a process that stays: until its first program ends, it is killed, its timeout passes or its run ends.
@@ -1291,7 +1341,7 @@ export type ProcessRequest = Message<"cofferdam.v1.ProcessRequest"> & {
  * Use `create(ProcessRequestSchema)` to create a new message.
  */
 export const ProcessRequestSchema: GenMessage<ProcessRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 16);
+  messageDesc(file_cofferdam_v1_operation, 17);
 
 /**
  * A process that was started.
@@ -1312,7 +1362,7 @@ export type ProcessResult = Message<"cofferdam.v1.ProcessResult"> & {
  * Use `create(ProcessResultSchema)` to create a new message.
  */
 export const ProcessResultSchema: GenMessage<ProcessResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 17);
+  messageDesc(file_cofferdam_v1_operation, 18);
 
 /**
  * Give a session a command or input, or continue to wait for its running command. The answer comes when the command is
@@ -1365,7 +1415,7 @@ export type SessionRequest = Message<"cofferdam.v1.SessionRequest"> & {
  * Use `create(SessionRequestSchema)` to create a new message.
  */
 export const SessionRequestSchema: GenMessage<SessionRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 18);
+  messageDesc(file_cofferdam_v1_operation, 19);
 
 /**
  * Output of a session, and the state of its command.
@@ -1445,7 +1495,7 @@ export type SessionResult = Message<"cofferdam.v1.SessionResult"> & {
  * Use `create(SessionResultSchema)` to create a new message.
  */
 export const SessionResultSchema: GenMessage<SessionResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 19);
+  messageDesc(file_cofferdam_v1_operation, 20);
 
 /**
  * Reason for the answer.
@@ -1501,7 +1551,7 @@ export enum SessionResult_State {
  * Describes the enum cofferdam.v1.SessionResult.State.
  */
 export const SessionResult_StateSchema: GenEnum<SessionResult_State> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 19, 0);
+  enumDesc(file_cofferdam_v1_operation, 20, 0);
 
 /**
  * End and output of a command. Also set on failure.
@@ -1624,6 +1674,13 @@ export type ExecResult = Message<"cofferdam.v1.ExecResult"> & {
    * @generated from field: string hint = 16;
    */
   hint: string;
+
+  /**
+   * Facts that show whose failure an early end is. At most 16.
+   *
+   * @generated from field: repeated cofferdam.v1.Evidence evidence = 17;
+   */
+  evidence: Evidence[];
 };
 
 /**
@@ -1631,7 +1688,7 @@ export type ExecResult = Message<"cofferdam.v1.ExecResult"> & {
  * Use `create(ExecResultSchema)` to create a new message.
  */
 export const ExecResultSchema: GenMessage<ExecResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 20);
+  messageDesc(file_cofferdam_v1_operation, 21);
 
 /**
  * Causes of an early end, of a command, of a process and of a session's shell.
@@ -1708,13 +1765,27 @@ export enum ExecResult_EndedBy {
    * @generated from enum value: INTERRUPTED = 9;
    */
   INTERRUPTED = 9,
+
+  /**
+   * The kernel killed it because the host had no memory left, although the run had not reached its own limit.
+   *
+   * @generated from enum value: HOST_MEMORY = 10;
+   */
+  HOST_MEMORY = 10,
+
+  /**
+   * The commands of its run were killed because the daemon's disk was full, although the run was within its quota.
+   *
+   * @generated from enum value: HOST_DISK = 11;
+   */
+  HOST_DISK = 11,
 }
 
 /**
  * Describes the enum cofferdam.v1.ExecResult.EndedBy.
  */
 export const ExecResult_EndedBySchema: GenEnum<ExecResult_EndedBy> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 20, 0);
+  enumDesc(file_cofferdam_v1_operation, 21, 0);
 
 /**
  * Limits of a run.
@@ -1797,7 +1868,7 @@ export enum ExecResult_Limit {
  * Describes the enum cofferdam.v1.ExecResult.Limit.
  */
 export const ExecResult_LimitSchema: GenEnum<ExecResult_Limit> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 20, 1);
+  enumDesc(file_cofferdam_v1_operation, 21, 1);
 
 /**
  * Proof that no process of a command is left.
@@ -1848,7 +1919,7 @@ export type KillEvidence = Message<"cofferdam.v1.KillEvidence"> & {
  * Use `create(KillEvidenceSchema)` to create a new message.
  */
 export const KillEvidenceSchema: GenMessage<KillEvidence> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 21);
+  messageDesc(file_cofferdam_v1_operation, 22);
 
 /**
  * How processes are ended.
@@ -1903,7 +1974,7 @@ export enum KillEvidence_Method {
  * Describes the enum cofferdam.v1.KillEvidence.Method.
  */
 export const KillEvidence_MethodSchema: GenEnum<KillEvidence_Method> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 21, 0);
+  enumDesc(file_cofferdam_v1_operation, 22, 0);
 
 /**
  * Create or overwrite one file.
@@ -1966,7 +2037,7 @@ export type WriteRequest = Message<"cofferdam.v1.WriteRequest"> & {
  * Use `create(WriteRequestSchema)` to create a new message.
  */
 export const WriteRequestSchema: GenMessage<WriteRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 22);
+  messageDesc(file_cofferdam_v1_operation, 23);
 
 /**
  * Content that the daemon has from an upload.
@@ -2008,7 +2079,7 @@ export type UploadedContent = Message<"cofferdam.v1.UploadedContent"> & {
  * Use `create(UploadedContentSchema)` to create a new message.
  */
 export const UploadedContentSchema: GenMessage<UploadedContent> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 23);
+  messageDesc(file_cofferdam_v1_operation, 24);
 
 /**
  * Result of `write`.
@@ -2064,7 +2135,7 @@ export type WriteResult = Message<"cofferdam.v1.WriteResult"> & {
  * Use `create(WriteResultSchema)` to create a new message.
  */
 export const WriteResultSchema: GenMessage<WriteResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 24);
+  messageDesc(file_cofferdam_v1_operation, 25);
 
 /**
  * Change one file.
@@ -2123,7 +2194,7 @@ export type EditRequest = Message<"cofferdam.v1.EditRequest"> & {
  * Use `create(EditRequestSchema)` to create a new message.
  */
 export const EditRequestSchema: GenMessage<EditRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 25);
+  messageDesc(file_cofferdam_v1_operation, 26);
 
 /**
  * Replace `old_str` by `new_str`.
@@ -2158,7 +2229,7 @@ export type StrReplace = Message<"cofferdam.v1.StrReplace"> & {
  * Use `create(StrReplaceSchema)` to create a new message.
  */
 export const StrReplaceSchema: GenMessage<StrReplace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 26);
+  messageDesc(file_cofferdam_v1_operation, 27);
 
 /**
  * Create the file with this content.
@@ -2179,7 +2250,7 @@ export type CreateFile = Message<"cofferdam.v1.CreateFile"> & {
  * Use `create(CreateFileSchema)` to create a new message.
  */
 export const CreateFileSchema: GenMessage<CreateFile> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 27);
+  messageDesc(file_cofferdam_v1_operation, 28);
 
 /**
  * Insert text.
@@ -2207,7 +2278,7 @@ export type InsertText = Message<"cofferdam.v1.InsertText"> & {
  * Use `create(InsertTextSchema)` to create a new message.
  */
 export const InsertTextSchema: GenMessage<InsertText> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 28);
+  messageDesc(file_cofferdam_v1_operation, 29);
 
 /**
  * Result of an edit.
@@ -2263,7 +2334,7 @@ export type EditResult = Message<"cofferdam.v1.EditResult"> & {
  * Use `create(EditResultSchema)` to create a new message.
  */
 export const EditResultSchema: GenMessage<EditResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 29);
+  messageDesc(file_cofferdam_v1_operation, 30);
 
 /**
  * Change several files, all or none of them.
@@ -2308,7 +2379,7 @@ export type PatchRequest = Message<"cofferdam.v1.PatchRequest"> & {
  * Use `create(PatchRequestSchema)` to create a new message.
  */
 export const PatchRequestSchema: GenMessage<PatchRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 30);
+  messageDesc(file_cofferdam_v1_operation, 31);
 
 /**
  * Changes to the YAML front matter of one Markdown file. Its body stays as it is, byte for byte. Invalid YAML fails
@@ -2379,7 +2450,7 @@ export type UpdateFrontmatter = Message<"cofferdam.v1.UpdateFrontmatter"> & {
  * Use `create(UpdateFrontmatterSchema)` to create a new message.
  */
 export const UpdateFrontmatterSchema: GenMessage<UpdateFrontmatter> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 31);
+  messageDesc(file_cofferdam_v1_operation, 32);
 
 /**
  * Result of a patch.
@@ -2422,7 +2493,7 @@ export type PatchResult = Message<"cofferdam.v1.PatchResult"> & {
  * Use `create(PatchResultSchema)` to create a new message.
  */
 export const PatchResultSchema: GenMessage<PatchResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 32);
+  messageDesc(file_cofferdam_v1_operation, 33);
 
 /**
  * One file of a patch.
@@ -2485,7 +2556,7 @@ export type PatchedFile = Message<"cofferdam.v1.PatchedFile"> & {
  * Use `create(PatchedFileSchema)` to create a new message.
  */
 export const PatchedFileSchema: GenMessage<PatchedFile> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 33);
+  messageDesc(file_cofferdam_v1_operation, 34);
 
 /**
  * Kind of change.
@@ -2533,7 +2604,7 @@ export enum PatchedFile_Change {
  * Describes the enum cofferdam.v1.PatchedFile.Change.
  */
 export const PatchedFile_ChangeSchema: GenEnum<PatchedFile_Change> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 33, 0);
+  enumDesc(file_cofferdam_v1_operation, 34, 0);
 
 /**
  * Remove one file or an empty directory. It is kept in the run's trash until the run is deleted.
@@ -2561,7 +2632,7 @@ export type DeleteRequest = Message<"cofferdam.v1.DeleteRequest"> & {
  * Use `create(DeleteRequestSchema)` to create a new message.
  */
 export const DeleteRequestSchema: GenMessage<DeleteRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 34);
+  messageDesc(file_cofferdam_v1_operation, 35);
 
 /**
  * Result of `delete`.
@@ -2618,7 +2689,7 @@ export type DeleteResult = Message<"cofferdam.v1.DeleteResult"> & {
  * Use `create(DeleteResultSchema)` to create a new message.
  */
 export const DeleteResultSchema: GenMessage<DeleteResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 35);
+  messageDesc(file_cofferdam_v1_operation, 36);
 
 /**
  * Git in the repository of the workspace: no hooks and no filters. Only `fetch`, `pull` and `push` use the network, over
@@ -2712,7 +2783,7 @@ export type GitRequest = Message<"cofferdam.v1.GitRequest"> & {
  * Use `create(GitRequestSchema)` to create a new message.
  */
 export const GitRequestSchema: GenMessage<GitRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 36);
+  messageDesc(file_cofferdam_v1_operation, 37);
 
 /**
  * `git status --porcelain=v1 --branch`.
@@ -2727,7 +2798,7 @@ export type GitStatus = Message<"cofferdam.v1.GitStatus"> & {
  * Use `create(GitStatusSchema)` to create a new message.
  */
 export const GitStatusSchema: GenMessage<GitStatus> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 37);
+  messageDesc(file_cofferdam_v1_operation, 38);
 
 /**
  * `git diff`.
@@ -2755,7 +2826,7 @@ export type GitDiff = Message<"cofferdam.v1.GitDiff"> & {
  * Use `create(GitDiffSchema)` to create a new message.
  */
 export const GitDiffSchema: GenMessage<GitDiff> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 38);
+  messageDesc(file_cofferdam_v1_operation, 39);
 
 /**
  * `git log`: commits from a revision back, the newest first.
@@ -2799,7 +2870,7 @@ export type GitLog = Message<"cofferdam.v1.GitLog"> & {
  * Use `create(GitLogSchema)` to create a new message.
  */
 export const GitLogSchema: GenMessage<GitLog> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 39);
+  messageDesc(file_cofferdam_v1_operation, 40);
 
 /**
  * `git show`: a commit, a tag, or a file or directory as it was. A merge is compared with its first parent.
@@ -2835,7 +2906,7 @@ export type GitShow = Message<"cofferdam.v1.GitShow"> & {
  * Use `create(GitShowSchema)` to create a new message.
  */
 export const GitShowSchema: GenMessage<GitShow> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 40);
+  messageDesc(file_cofferdam_v1_operation, 41);
 
 /**
  * `git add`.
@@ -2856,7 +2927,7 @@ export type GitAdd = Message<"cofferdam.v1.GitAdd"> & {
  * Use `create(GitAddSchema)` to create a new message.
  */
 export const GitAddSchema: GenMessage<GitAdd> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 41);
+  messageDesc(file_cofferdam_v1_operation, 42);
 
 /**
  * `git commit`.
@@ -2877,7 +2948,7 @@ export type GitCommit = Message<"cofferdam.v1.GitCommit"> & {
  * Use `create(GitCommitSchema)` to create a new message.
  */
 export const GitCommitSchema: GenMessage<GitCommit> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 42);
+  messageDesc(file_cofferdam_v1_operation, 43);
 
 /**
  * `git fetch`: updates `refs/remotes/NAME/*`, and `refs/tags/*` if tags are asked for. For a remote that is given by its URL
@@ -2921,7 +2992,7 @@ export type GitFetch = Message<"cofferdam.v1.GitFetch"> & {
  * Use `create(GitFetchSchema)` to create a new message.
  */
 export const GitFetchSchema: GenMessage<GitFetch> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 43);
+  messageDesc(file_cofferdam_v1_operation, 44);
 
 /**
  * `git pull`: fetches a branch, then moves the current branch and the files of the work tree to it. Nothing changes if a
@@ -2957,7 +3028,7 @@ export type GitPull = Message<"cofferdam.v1.GitPull"> & {
  * Use `create(GitPullSchema)` to create a new message.
  */
 export const GitPullSchema: GenMessage<GitPull> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 44);
+  messageDesc(file_cofferdam_v1_operation, 45);
 
 /**
  * How the current branch gets the commits.
@@ -2991,7 +3062,7 @@ export enum GitPull_Mode {
  * Describes the enum cofferdam.v1.GitPull.Mode.
  */
 export const GitPull_ModeSchema: GenEnum<GitPull_Mode> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 44, 0);
+  enumDesc(file_cofferdam_v1_operation, 45, 0);
 
 /**
  * `git push`: updates references of a remote. Each update says which id the reference has now, and the server refuses it if
@@ -3027,7 +3098,7 @@ export type GitPush = Message<"cofferdam.v1.GitPush"> & {
  * Use `create(GitPushSchema)` to create a new message.
  */
 export const GitPushSchema: GenMessage<GitPush> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 45);
+  messageDesc(file_cofferdam_v1_operation, 46);
 
 /**
  * A reference to update.
@@ -3071,7 +3142,7 @@ export type GitPushRef = Message<"cofferdam.v1.GitPushRef"> & {
  * Use `create(GitPushRefSchema)` to create a new message.
  */
 export const GitPushRefSchema: GenMessage<GitPushRef> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 46);
+  messageDesc(file_cofferdam_v1_operation, 47);
 
 /**
  * A reference before and after.
@@ -3106,7 +3177,7 @@ export type GitRefUpdate = Message<"cofferdam.v1.GitRefUpdate"> & {
  * Use `create(GitRefUpdateSchema)` to create a new message.
  */
 export const GitRefUpdateSchema: GenMessage<GitRefUpdate> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 47);
+  messageDesc(file_cofferdam_v1_operation, 48);
 
 /**
  * Output of git.
@@ -3176,7 +3247,56 @@ export type GitResult = Message<"cofferdam.v1.GitResult"> & {
  * Use `create(GitResultSchema)` to create a new message.
  */
 export const GitResultSchema: GenMessage<GitResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 48);
+  messageDesc(file_cofferdam_v1_operation, 49);
+
+/**
+ * Parties to which a failure is put down. A failure that the programs of a run can cause themselves, or that only they
+ * report, is not FAULT_INFRASTRUCTURE, except for a disk of the daemon that is smaller than all quotas together.
+ *
+ * @generated from enum cofferdam.v1.Fault
+ */
+export enum Fault {
+  /**
+   * It has not failed, or its daemon was of an earlier release.
+   *
+   * @generated from enum value: FAULT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The programs of the run: a timeout, a limit of the run's memory, a worker that they ended.
+   *
+   * @generated from enum value: FAULT_PROGRAM = 1;
+   */
+  PROGRAM = 1,
+
+  /**
+   * The policy, a quota or a reviewer.
+   *
+   * @generated from enum value: FAULT_POLICY = 2;
+   */
+  POLICY = 2,
+
+  /**
+   * The request, or the client that cancelled it.
+   *
+   * @generated from enum value: FAULT_CALLER = 3;
+   */
+  CALLER = 3,
+
+  /**
+   * The host, its engine, its disk or its memory, or the daemon. It says nothing about the programs of the run.
+   *
+   * @generated from enum value: FAULT_INFRASTRUCTURE = 4;
+   */
+  INFRASTRUCTURE = 4,
+}
+
+/**
+ * Describes the enum cofferdam.v1.Fault.
+ */
+export const FaultSchema: GenEnum<Fault> = /*@__PURE__*/
+  enumDesc(file_cofferdam_v1_operation, 0);
 
 /**
  * Encoding of a file's bytes in a string.
@@ -3210,7 +3330,7 @@ export enum ContentEncoding {
  * Describes the enum cofferdam.v1.ContentEncoding.
  */
 export const ContentEncodingSchema: GenEnum<ContentEncoding> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 0);
+  enumDesc(file_cofferdam_v1_operation, 1);
 
 /**
  * Kind of a download.
@@ -3251,5 +3371,5 @@ export enum Transfer {
  * Describes the enum cofferdam.v1.Transfer.
  */
 export const TransferSchema: GenEnum<Transfer> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 1);
+  enumDesc(file_cofferdam_v1_operation, 2);
 
