@@ -305,12 +305,12 @@ def test_a_lost_sandbox_is_told_apart_in_another_process(cluster: None, image: s
     actor = create(image)
     instance_id = ray.get(actor.get_instance_id.remote())
     lose(instance_id.removeprefix("ray-sandbox-"))
+    until(lambda: ray.get(actor.get_status.remote()) is SandboxStatus.ERROR)
     with pytest.raises(SandboxLost) as caught:
         ray.get(actor.exec.remote("true"))
     assert isinstance(caught.value, InfrastructureError)
     assert isinstance(caught.value, SandboxExecError)
     assert caught.value.evidence["engine.exit_code"] == "137"
-    assert ray.get(actor.get_status.remote()) is SandboxStatus.ERROR
     ray.get(actor.delete.remote())
 
 

@@ -2,8 +2,8 @@
 
 import posixpath
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,11 +24,14 @@ from cofferdam._sync.posix import HOME, Posix
 from cofferdam.errors import (
     ApprovalDenied,
     AwaitingApproval,
+    Cancelled,
     CommandNotAllowed,
     CommandStopped,
     CommandTimedOut,
     InfrastructureError,
     NotFound,
+    RunLost,
+    RunNotReady,
 )
 from cofferdam.integrations._ray_errors import SandboxLost, SandboxNotCreated, creating, using
 from cofferdam.integrations._ray_settings import CofferdamSandboxConfig, Handover, settings_of
@@ -36,6 +39,8 @@ from cofferdam.integrations._shell import CANNOT_EXECUTE
 from cofferdam.types import CommandResult
 
 PREFIX = "ray-sandbox-"
+# Seconds that a run may take to end, and between looks at it.
+ENDING, ENDING_PAUSE = 10.0, 0.1
 ENDED = ("stopping", "stopped", "failed")
 _STATUS = {
     "creating": SandboxStatus.PENDING,
@@ -177,13 +182,14 @@ class CofferdamBackend(BaseSandboxBackend):
         argv = list(command) if isinstance(command, list) else [shell or held.config.shell, "-c", command]
         directory = posixpath.join(held.config.directory, cwd or "")
         began = time.monotonic()
-        with using("exec", SandboxExecError):
+        with _on(held, "exec", SandboxExecError):
             try:
                 result = held.posix.run(argv, cwd=posixpath.normpath(directory), env=env, timeout=timeout)
             except CommandTimedOut as error:
                 raise SandboxTimeoutError(f"The command took too long and was ended: {error}") from error
             except CommandStopped as error:
-                if isinstance(error, InfrastructureError):
+                # One that ended its own worker has failed. One that was cancelled, or lost with its run, has no result.
+                if error.fault != "program":
                     raise
                 return _result(error.result, began, error.message)
             except (CommandNotAllowed, ApprovalDenied, AwaitingApproval) as error:
@@ -194,13 +200,13 @@ class CofferdamBackend(BaseSandboxBackend):
     def write_file(self, sandbox_id: str, path: str, content: str | bytes, append: bool = False) -> None:
         held = self._held(sandbox_id)
         data = content.encode() if isinstance(content, str) else content
-        with using(f"write {path!r}", SandboxError):
+        with _on(held, f"write {path!r}", SandboxError):
             held.posix.write(posixpath.join(held.config.directory, path), data, append=append)
 
     def read_file(self, sandbox_id: str, path: str) -> bytes:
         """Reads a file of at most 64 MiB."""
         held = self._held(sandbox_id)
-        with using(f"read {path!r}", SandboxError):
+        with _on(held, f"read {path!r}", SandboxError):
             return held.posix.read(posixpath.join(held.config.directory, path))
 
     def get_status(self, sandbox_id: str) -> SandboxStatus:
@@ -246,6 +252,25 @@ class CofferdamBackend(BaseSandboxBackend):
                 made = held.posix.run(["mkdir", "-p", "--", config.directory])
                 if not made.ok:
                     raise SandboxCreationError(f"workdir={config.workdir!r} cannot be made: {made.stderr.strip()}")
+
+
+@contextmanager
+def _on(held: _Held, what: str, kind: type[SandboxError]) -> Iterator[None]:
+    """As `using`. A run that is ending says only at its end whose failure that is."""
+    with using(what, kind):
+        try:
+            yield
+        except (RunNotReady, Cancelled) as error:
+            if isinstance(error, InfrastructureError):
+                raise
+            end = time.monotonic() + ENDING
+            while (run := held.sandbox.info()).state == "stopping" and time.monotonic() < end:
+                time.sleep(ENDING_PAUSE)
+            if run.fault != "infrastructure":
+                raise
+            reason, evidence = run.failure_reason, run.evidence
+            message = f"The sandbox was lost: {run.failure}"
+            raise RunLost(message, reason=reason, call_id=error.call_id, fault=run.fault, evidence=evidence) from error
 
 
 def _result(result: CommandResult, began: float, message: str = "") -> CofferdamExecResult:
