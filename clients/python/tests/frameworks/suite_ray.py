@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import ray
 import ray.experimental.sandbox as original
+from book import program
 from daemon import Daemon
 from lost import lose
 from people import approve_next
@@ -299,6 +300,10 @@ def test_an_actor_has_a_sandbox(cluster: None, image: str) -> None:
     with pytest.raises(SandboxNotFoundError):
         ray.get(actor.get_config.remote())
     assert not [run for run in runs() if run.run_id in instance_id]
+
+
+def test_the_program_of_the_book(cluster: None, image: str) -> None:
+    assert program("ray_sandbox")["main"](image) == "42\n"
 
 
 def test_a_lost_sandbox_is_told_apart_in_another_process(cluster: None, image: str) -> None:
