@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Prolog of Slurm: starts a cofferd for the job on this node, and returns when it is ready. Joins the one that the job has
+# already, or the node's (COFFERDAM_JOIN). Runs as root; docs/src/operating/slurm.md says how to install it.
+set -euo pipefail
+# Slurm sets none.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+umask 077
+
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=settings.sh
+source "$here/settings.sh"
+# shellcheck source=job.sh
+source "$here/job.sh"
+
+# The words of the template, which are no parts of other words.
+write_configuration() {
+    sed -e "s|\bJOB_SOCKET\b|$SOCKET|g" -e "s|\bJOB_STATE\b|$JOB/state|g" -e "s|\bJOB_UID\b|$SLURM_JOB_UID|g" \
+        -e "s|\bJOB_ID\b|$SLURM_JOB_ID|g" "$COFFERDAM_TEMPLATE" >"$JOB/cofferd.yaml.new" &&
+        mv "$JOB/cofferd.yaml.new" "$JOB/cofferd.yaml"
+}
+
+read_settings
+if [[ -n $COFFERDAM_JOIN ]]; then
+    await_ready "$COFFERDAM_JOIN"
+    exit 0
+fi
+[[ ${SLURM_JOB_UID-} =~ ^[0-9]{1,10}$ ]] || fail "SLURM_JOB_UID is no number of a user"
+find_job
+lock_job
+# Not by the user's group, in which others may be.
+setfacl --set "u::rwx,u:$SLURM_JOB_UID:--x,g::---,o::---" "$SOCKETS" || fail "the directory of the socket takes no ACL: is the package acl installed?"
+if ! is_alive; then
+    mkdir -p "$JOB"
+    write_configuration || fail "$COFFERDAM_TEMPLATE cannot be read"
+    start_daemon
+fi
+await_ready "unix:$SOCKET" job
+keep_key

@@ -1,0 +1,337 @@
+#!/usr/bin/env bash
+# Runs jobs on a real Slurm of one node, Debian's, with the prolog and epilog of deploy/slurm: examples/slurm/episodes.py by submitit,
+# a job that is cancelled, one whose daemon is killed, a prolog that cannot start one, and an epilog that does not trust the log.
+# munged, slurmctld and slurmd are in the foreground of this script, in a directory and on ports of their own. Needs root and the engine.
+#
+#   tests/fleet/slurm.sh
+#
+# COFFERDAM_TEST_COFFERD=PROGRAM   cofferd (target/debug/cofferd), with coffer beside it
+# COFFERDAM_TEST_USER=NAME         the user of the jobs (nobody), who can read this repository
+set -euo pipefail
+
+REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$REPOSITORY"
+mkdir -p target
+LOG_FILE=${LOG_FILE:-$REPOSITORY/target/slurm.log}
+for part in say packages engine busybox toolchain tools; do
+    # shellcheck source=/dev/null
+    source "$REPOSITORY/deploy/lib/$part.sh"
+done
+
+usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+
+case ${1:-} in
+-h | --help) usage && exit 0 ;;
+esac
+
+COFFERD=${COFFERDAM_TEST_COFFERD:-$REPOSITORY/target/debug/cofferd}
+BIN=$(dirname "$COFFERD")
+SLURM_USER=${COFFERDAM_TEST_USER:-nobody}
+SUBMITIT=$TOOLS/slurm
+HOST=$(hostname -s)
+# Seconds that a job may take on a machine with other work.
+PATIENCE=180
+# Of the jobs, whose tasks are 2 at the same time.
+EPISODES=6 PER_JOB=2
+DAEMONS=()
+
+# After a failure, too: epilogs end what prologs began.
+clean_up() {
+    local status=$? pid job
+    trap - EXIT
+    if ((status)); then
+        tail -n 12 "$PLACE"/slurmd.log "$PLACE"/slurmctld.log "$PLACE"/hooks.log "$PLACE"/scratch/*/cofferd.log >&2 2>/dev/null || true
+    fi
+    scancel --quiet --user "$SLURM_USER" 2>/dev/null || true
+    for pid in "${DAEMONS[@]}"; do
+        kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null || true
+    done
+    for job in "$PLACE"/scratch/*/; do
+        [[ ! -d $job ]] || SLURM_JOB_ID=$(basename "$job") "$PLACE/epilog" || status=1
+    done
+    rm -rf --one-file-system "$PLACE"
+    exit "$status"
+}
+
+free_port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
+# As they would be on a node, with paths of this test, and the same settings for each.
+write_hooks() {
+    local hook
+    install -d -m 0711 "$PLACE/scratch" "$PLACE/sockets" "$PLACE/records"
+    sed -e "s|/bin/busybox|$BUSYBOX|" -e "s|unix:///var/run/docker.sock|$(engine_endpoint)|" deploy/slurm/cofferd.yaml >"$PLACE/cofferd.yaml"
+    cat >"$PLACE/slurm.env" <<END
+COFFERDAM_BIN=$BIN
+COFFERDAM_TEMPLATE=$PLACE/cofferd.yaml
+COFFERDAM_SCRATCH=$PLACE/scratch
+COFFERDAM_SOCKETS=$PLACE/sockets
+COFFERDAM_RECORDS=$PLACE/records
+COFFERDAM_DRAIN=1
+END
+    for hook in prolog epilog; do
+        printf '#!/bin/bash\nexport COFFERDAM_SLURM_SETTINGS=%s\nexec %s 2>>%s\n' \
+            "$PLACE/slurm.env" "$REPOSITORY/deploy/slurm/$hook.sh" "$PLACE/hooks.log" >"$PLACE/$hook"
+    done
+    printf '#!/bin/bash\nexport COFFERDAM_SLURM_SETTINGS=%s\nexec %s\n' "$PLACE/slurm.env" "$REPOSITORY/deploy/slurm/task-prolog.sh" >"$PLACE/task-prolog"
+    chmod 0755 "$PLACE"/{prolog,epilog,task-prolog}
+    chmod 0644 "$PLACE"/{slurm.env,cofferd.yaml}
+}
+
+write_slurm_conf() {
+    cat >"$PLACE/slurm.conf" <<END
+ClusterName=cofferdam
+SlurmctldHost=$HOST(127.0.0.1)
+SlurmctldPort=$(free_port)
+SlurmdPort=$(free_port)
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket=$PLACE/munge/socket
+CredType=cred/munge
+StateSaveLocation=$PLACE/slurmctld
+SlurmdSpoolDir=$PLACE/slurmd
+SlurmctldPidFile=$PLACE/slurmctld.pid
+SlurmdPidFile=$PLACE/slurmd.pid
+SlurmctldLogFile=$PLACE/slurmctld.log
+SlurmdLogFile=$PLACE/slurmd.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+KillWait=2
+SchedulerParameters=batch_sched_delay=0,sched_interval=5
+PrologFlags=Alloc
+PrologEpilogTimeout=$PATIENCE
+Prolog=$PLACE/prolog
+Epilog=$PLACE/epilog
+TaskProlog=$PLACE/task-prolog
+NodeName=$HOST NodeAddr=127.0.0.1 CPUs=2
+PartitionName=all Nodes=ALL Default=YES
+END
+}
+
+# begin NAME PROGRAM ARGUMENTS…: a daemon of the cluster, which ends with this script.
+begin() {
+    "${@:2}" >>"$PLACE/$1.out" 2>&1 </dev/null &
+    DAEMONS+=($!)
+}
+
+# await "what" COMMAND…: until it succeeds.
+await() {
+    local what=$1 deadline=$((SECONDS + PATIENCE))
+    until "${@:2}" >/dev/null 2>&1; do
+        if ((SECONDS >= deadline)); then
+            printf '%s: not within %d seconds\n' "$what" "$PATIENCE"
+            return 1
+        fi
+        sleep 0.2
+    done
+}
+
+node_state() { sinfo --noheader --nodes "$HOST" --format %T; }
+node_is() { [[ $(node_state) == "$1" ]]; }
+
+start_slurm() {
+    install -d "$PLACE/munge" "$PLACE/slurmctld" "$PLACE/slurmd"
+    head -c 128 /dev/urandom >"$PLACE/munge/key" && chmod 0600 "$PLACE/munge/key"
+    begin munged munged --foreground --force --key-file "$PLACE/munge/key" --socket "$PLACE/munge/socket" \
+        --pid-file "$PLACE/munge/pid" --log-file "$PLACE/munge/log" --seed-file "$PLACE/munge/seed"
+    await "munged" test -S "$PLACE/munge/socket" || return 1
+    begin slurmctld slurmctld -D -f "$SLURM_CONF"
+    begin slurmd slurmd -D -f "$SLURM_CONF" -N "$HOST"
+    await "the node of Slurm" node_is idle
+}
+
+as_user() { setpriv --reuid="$SLURM_USER" --regid="$(id -g "$SLURM_USER")" --clear-groups --reset-env env "${ENVIRONMENT[@]}" "$@"; }
+
+# submit SCRIPT: a job of the user, by its number.
+submit() { as_user sbatch --parsable --chdir="$HOME_OF_USER" --output="$HOME_OF_USER/%j.out" --time=5 --wrap "$1"; }
+
+# Slurm shows a job as completing until its epilog has ended.
+is_over() { [[ -z $(squeue --noheader --jobs "$1" 2>/dev/null) ]]; }
+
+# Neither files nor sockets of a job, no daemon, no container of one.
+nothing_is_left() {
+    local instance
+    [[ -z $(ls -A "$PLACE/scratch") ]] || { ls "$PLACE/scratch" && return 1; }
+    [[ -z $(ls -A "$PLACE/sockets") ]] || { ls "$PLACE/sockets" && return 1; }
+    ! pgrep --full "^$COFFERD --config $PLACE/" || return 1
+    ! grep -F " $PLACE/" /proc/self/mountinfo || return 1
+    while read -r instance; do
+        [[ -z $(engine ps --all --quiet --filter "label=io.cofferdam.instance=$instance") ]] || return 1
+    done <"$PLACE/instances"
+}
+
+# record_of JOB: unpacked, verified with its own key, and printed as JSON lines.
+record_of() {
+    local place
+    place=$(mktemp -d "$PLACE/record.XXXXXX")
+    tar --extract --gzip --file "$(echo "$PLACE/records/$1.$HOST."*.tar.gz)" --directory "$place" || return 1
+    "$BIN/coffer" audit verify "$place/state/audit" --key "$(<"$place/key")" --checkpoint "$place/checkpoint" >/dev/null || return 1
+    zcat --force "$place"/state/audit/*.jsonl* 2>/dev/null || cat "$place"/state/audit/*
+}
+
+# Each episode has a run of its job's own daemon, and the reward that its agent earns.
+episodes_have_rewards() {
+    local said
+    said=$(PYTHONPATH=$REPOSITORY/clients/python/src as_user "$SUBMITIT/bin/python" -B "$REPOSITORY/examples/slurm/episodes.py" \
+        "$EPISODES" "$PER_JOB" "$HOME_OF_USER/jobs") || return 1
+    printf '%s\n' "$said"
+    /usr/bin/python3 -c '
+import json, sys
+
+*lines, summary = sys.stdin.read().splitlines()
+results = [json.loads(line) for line in lines]
+assert [(one["seed"], one.get("reward")) for one in results] == [(seed, float(seed % 3 == 2)) for seed in range('"$EPISODES"')], results
+assert len({one["run_id"] for one in results}) == len(results)
+assert len({one["job"] for one in results}) == '"$((EPISODES / PER_JOB))"'
+assert summary == "'"$EPISODES episodes in $((EPISODES / PER_JOB)) jobs: mean reward 0.33, 0 failed without a reward"'", summary
+print(*sorted({one["job"] for one in results}), file=open(sys.argv[1], "w"))
+' "$PLACE/jobs" <<<"$said" && await "the end of the jobs" has_records "$((EPISODES / PER_JOB))" && await "the idle node" node_is idle
+}
+
+has_records() { [[ $(find "$PLACE/records" -name '*.tar.gz' | wc -l) == "$1" ]]; }
+
+# In the record of each job are its user, its runs and their ends.
+records_are_whole() {
+    local job record
+    for job in $(<"$PLACE/jobs"); do
+        record=$(record_of "$job") || return 1
+        [[ $(grep -c '"run_created"' <<<"$record") == "$PER_JOB" && $(grep -c '"run_stopped"' <<<"$record") == "$PER_JOB" ]] || return 1
+        grep -q "uid:$(id -u "$SLURM_USER")" <<<"$record" || return 1
+    done
+}
+
+# Only root reads them, and nobody else lists whose jobs there are.
+records_are_closed() {
+    ! as_user ls "$PLACE/records/." >/dev/null 2>&1 && ! as_user ls "$PLACE/scratch/." >/dev/null 2>&1
+}
+
+# Starts a job that makes a run and waits for its end in vain.
+begin_long_job() {
+    # shellcheck disable=SC2016 # expanded by the job
+    LONG_JOB=$(submit 'set -e; printf "%s " "$COFFERDAM_ENDPOINT"; '"$BIN"'/coffer run create --profile open --managed; sleep 600')
+    await "the run of a job" grep -q "^unix:$PLACE/sockets/$LONG_JOB/cofferd.sock [0-9a-f]" "$HOME_OF_USER/$LONG_JOB.out" || return 1
+    cat "$PLACE/scratch/$LONG_JOB/state/instance" >>"$PLACE/instances"
+    [[ -n $(engine ps --quiet --filter "label=io.cofferdam.instance=$(<"$PLACE/scratch/$LONG_JOB/state/instance")") ]]
+}
+
+# The job's user and root may, others cannot connect, and the user is no operator.
+socket_is_the_users() {
+    local other=setpriv endpoint=unix:$PLACE/sockets/$LONG_JOB/cofferd.sock
+    other+=" --reuid=daemon --regid=$(id -g "$SLURM_USER") --clear-groups"
+    as_user "$BIN/coffer" --endpoint "$endpoint" run list >/dev/null || return 1
+    # shellcheck disable=SC2086 # several words
+    ! $other "$BIN/coffer" --endpoint "$endpoint" run list || return 1
+    # shellcheck disable=SC2086
+    ! $other test -e "$PLACE/sockets/$LONG_JOB/cofferd.sock" || return 1
+    ! as_user test -r "$PLACE/sockets/$LONG_JOB/." || return 1
+    ! as_user "$BIN/coffer" --endpoint "$endpoint" reload
+}
+
+# What slurmd has is not the daemon's: its variables, its open files, its protection from the OOM killer.
+daemon_is_of_its_own() {
+    local pid
+    pid=$(cut -d ' ' -f 1 "$PLACE/sockets/$LONG_JOB/pid")
+    [[ $(<"/proc/$pid/oom_score_adj") == 0 ]] && ! tr '\0' '\n' <"/proc/$pid/environ" | grep SLURM || return 1
+    # A second prolog of the same job joins it.
+    SLURM_JOB_ID=$LONG_JOB SLURM_JOB_UID=$(id -u "$SLURM_USER") "$PLACE/prolog" &&
+        [[ $(cut -d ' ' -f 1 "$PLACE/sockets/$LONG_JOB/pid") == "$pid" && -d /proc/$pid ]]
+}
+
+long_job_ends() {
+    scancel "$LONG_JOB"
+    await "the end of a cancelled job" is_over "$LONG_JOB" && await "the idle node" node_is idle && nothing_is_left &&
+        [[ $(record_of "$LONG_JOB" | grep -c '"run_stopped"\|"run_failed"') == 1 ]]
+}
+
+# Its containers live on, until the epilog starts it again.
+killed_daemon_leaves_nothing() {
+    begin_long_job || return 1
+    kill -KILL "$(cut -d ' ' -f 1 "$PLACE/sockets/$LONG_JOB/pid")"
+    long_job_ends
+}
+
+# The node is drained and the job waits for another one. Nothing is left that keeps it from the next job.
+failing_prolog_drains_the_node() {
+    local job
+    cp "$PLACE/cofferd.yaml" "$PLACE/good.yaml"
+    echo 'no_such_key: 1' >>"$PLACE/cofferd.yaml"
+    job=$(submit "echo ran")
+    await "the drained node" drained || return 1
+    cp "$PLACE/good.yaml" "$PLACE/cofferd.yaml"
+    scancel "$job"
+    await "the end of that job" is_over "$job" && nothing_is_left && [[ ! -s $HOME_OF_USER/$job.out ]] &&
+        scontrol update "NodeName=$HOST" State=RESUME && await "the idle node" node_is idle
+}
+
+drained() { [[ $(node_state) == drain* ]]; }
+
+# hook NAME: of a job that Slurm has not.
+hook() { SLURM_JOB_ID=4000000000 SLURM_JOB_UID=$(id -u "$SLURM_USER") "$PLACE/$1"; }
+
+# With another key than that of its daemon the log is not the one that began with the job.
+epilog_keeps_what_does_not_verify() {
+    local place=$PLACE/scratch/4000000000 records
+    records=$(find "$PLACE/records" -name '*.tar.gz' | wc -l)
+    hook prolog || return 1
+    cat "$place/state/instance" >>"$PLACE/instances"
+    cp "$place/key" "$PLACE/key"
+    sed 's/.$/x/' "$PLACE/key" >"$place/key"
+    ! hook epilog && [[ -d $place/state/audit ]] && has_records "$records" || return 1
+    cp "$PLACE/key" "$place/key"
+    hook epilog && has_records "$((records + 1))" && nothing_is_left
+}
+
+# Root starts nothing from a directory, and executes no settings, that another user could exchange.
+hooks_trust_only_root() {
+    local file
+    chmod 0777 "$PLACE/scratch"
+    ! hook prolog || return 1
+    chmod 0700 "$PLACE/scratch"
+    chown "$SLURM_USER" "$PLACE/slurm.env"
+    ! hook prolog || return 1
+    chown root "$PLACE/slurm.env"
+    for file in '../x' '1/../2' '' 'a'; do
+        ! SLURM_JOB_ID=$file SLURM_JOB_UID=0 "$PLACE/prolog" || return 1
+        ! SLURM_JOB_ID=$file "$PLACE/epilog" || return 1
+    done
+    nothing_is_left
+}
+
+title "Slurm"
+((EUID == 0)) || die "The prolog of a job starts a cofferd: run this as root."
+[[ -x $COFFERD && -x $BIN/coffer ]] || die "There is no $COFFERD with coffer beside it: tests/run.sh builds them."
+ensure_engine || die "No Docker Engine could be started; the lines above say why."
+ensure_busybox || die "No static busybox could be installed; the lines above say why."
+if ! command -v slurmctld slurmd sbatch munged setfacl >/dev/null; then
+    install_packages "The test of Slurm" slurm-wlm munge acl || die "Slurm could not be installed; the lines above say why."
+fi
+# Not a Python of root's home, which the user of the jobs cannot execute.
+ensure_packages "submitit" "$SUBMITIT" "$REPOSITORY/tests/fleet/requirements-slurm.txt" /usr/bin/python3 || exit 1
+
+PLACE=$(mktemp -d /var/tmp/cofferdam-slurm.XXXXXX)
+trap clean_up EXIT
+chmod 0711 "$PLACE"
+touch "$PLACE/instances" "$PLACE/hooks.log"
+HOME_OF_USER=$PLACE/home
+install -d -o "$SLURM_USER" "$HOME_OF_USER"
+export SLURM_CONF=$PLACE/slurm.conf
+ENVIRONMENT=("SLURM_CONF=$SLURM_CONF" "HOME=$HOME_OF_USER" "PATH=/usr/bin:/bin" "PYTHONPATH=$REPOSITORY/clients/python/src")
+write_hooks
+write_slurm_conf
+step "Starting a cluster of one node" start_slurm
+step "Episodes as jobs, by submitit" episodes_have_rewards
+step "A record for each job" records_are_whole
+step "Nothing else is left" nothing_is_left
+step "Records are root's" records_are_closed
+step "A job with a run" begin_long_job
+step "Its socket is its user's" socket_is_the_users
+step "Its daemon is no part of slurmd" daemon_is_of_its_own
+step "Its run ends with it" long_job_ends
+step "A daemon that is killed leaves nothing" killed_daemon_leaves_nothing
+step "A prolog that fails drains the node" failing_prolog_drains_the_node
+step "An epilog keeps a log that does not verify" epilog_keeps_what_does_not_verify
+step "Prolog and epilog trust only root" hooks_trust_only_root
