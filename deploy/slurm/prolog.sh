@@ -27,8 +27,6 @@ fi
 [[ ${SLURM_JOB_UID-} =~ ^[0-9]{1,10}$ ]] || fail "SLURM_JOB_UID is no number of a user"
 find_job
 lock_job
-# Not by the user's group, in which others may be.
-setfacl --set "u::rwx,u:$SLURM_JOB_UID:--x,g::---,o::---" "$SOCKETS" || fail "the directory of the socket takes no ACL: is the package acl installed?"
 if ! is_alive; then
     mkdir -p "$JOB"
     write_configuration || fail "$COFFERDAM_TEMPLATE cannot be read"
@@ -36,3 +34,7 @@ if ! is_alive; then
 fi
 await_ready "unix:$SOCKET" job
 keep_key
+# Not for the user's group, in which others may be. The socket first: nobody reaches it before its directory is open.
+if ! setfacl --modify "u:$SLURM_JOB_UID:rw" "$SOCKET" || ! setfacl --modify "u:$SLURM_JOB_UID:x" "$SOCKETS"; then
+    fail "the socket takes no ACL for the job's user: is the package acl installed?"
+fi
