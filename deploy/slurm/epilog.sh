@@ -14,27 +14,54 @@ source "$here/settings.sh"
 # shellcheck source=job.sh
 source "$here/job.sh"
 
-# A daemon that ended before its job is started once more: it removes the containers of its runs and completes its record.
+# A daemon that ended before its job is started once more: it removes the containers of its runs and completes its record. One that does
+# not answer, since other processes of the user hold all its connections, is stopped without a drain.
 ensure_daemon() {
-    is_alive && return 0
+    local deadline=$((SECONDS + COFFERDAM_START))
+    while is_alive; do
+        if timeout 10 "$COFFERDAM_BIN/coffer" --endpoint "unix:$SOCKET" audit key >/dev/null 2>&1; then
+            ANSWERS=1
+            return 0
+        fi
+        if ((SECONDS >= deadline)); then
+            say "the job's daemon does not answer; it is stopped with its runs"
+            return 0
+        fi
+        sleep 0.2
+    done
     say "the job's daemon had ended before the job; it is started again for its record"
     start_daemon
     await_ready "unix:$SOCKET" job
     is_alive || fail "the job's daemon ended: $(tail -n 3 "$JOB/cofferd.log")"
+    ANSWERS=1
 }
 
-# A stop ends all runs, too. The drain is before it so that they end for a reason that clients and the record know.
+# A stop ends all runs, too. The drain is before it so that they end for a reason that clients and the record know. The checkpoint shows
+# later that no record before it is missing.
 drain() {
     timeout $((COFFERDAM_DRAIN + COFFERDAM_STOP)) "$COFFERDAM_BIN/coffer" --endpoint "unix:$SOCKET" node drain --wait \
         --reason "the job $SLURM_JOB_ID has ended" --deadline "${COFFERDAM_DRAIN}s" >/dev/null ||
         say "the node could not be drained; the daemon stops with its runs"
+    if timeout 30 "$COFFERDAM_BIN/coffer" --endpoint "unix:$SOCKET" audit checkpoint >"$JOB/checkpoint.new"; then
+        mv "$JOB/checkpoint.new" "$JOB/checkpoint"
+    else
+        say "the daemon gave no checkpoint of its audit log"
+    fi
+}
+
+# With the key of the job's start, and no other one that a changed log might name.
+verify_record() {
+    local with=(--key "$(<"$JOB/key")")
+    [[ ! -s $JOB/checkpoint ]] || with+=(--checkpoint "$JOB/checkpoint")
+    "$COFFERDAM_BIN/coffer" audit verify "$JOB/state/audit" "${with[@]}" >&2
 }
 
 # A record that is moved is complete on the disk under its final name. A job that was requeued has several.
 keep_record() {
     local record draft=$COFFERDAM_RECORDS/.$SLURM_JOB_ID.$NODE.new
     record=$COFFERDAM_RECORDS/$SLURM_JOB_ID.$NODE.$(date -u +%Y%m%dT%H%M%SZ).tar.gz
-    local parts=(state/audit key checkpoint cofferd.log cofferd.yaml)
+    local parts=(state/audit key cofferd.log cofferd.yaml)
+    [[ ! -s $JOB/checkpoint ]] || parts+=(checkpoint)
     tar --create --gzip --file "$draft" --directory "$JOB" --exclude='state/audit/index.db*' "${parts[@]}" &&
         tar --compare --gzip --file "$draft" --directory "$JOB" &&
         sync "$draft" && mv --no-clobber "$draft" "$record" && [[ ! -e $draft ]] && sync "$COFFERDAM_RECORDS"
@@ -50,13 +77,16 @@ fi
 lock_job
 # Without a log the daemon never began to work.
 if [[ -d $JOB/state/audit ]]; then
+    # Other jobs of the user on this node get no new connection.
+    chmod 0700 "$SOCKETS"
+    setfacl --remove-all "$SOCKETS"
+    ANSWERS=''
     ensure_daemon
-    keep_key
-    drain
-    coffer audit checkpoint >"$JOB/checkpoint" || fail "the daemon gave no checkpoint of its audit log"
+    [[ -z $ANSWERS ]] || keep_key
+    [[ -s $JOB/key ]] || fail "the key of the job's audit log is missing; all files of the job stay in $JOB"
+    [[ -z $ANSWERS ]] || drain
     stop_daemon
-    "$COFFERDAM_BIN/coffer" audit verify "$JOB/state/audit" --key "$(<"$JOB/key")" --checkpoint "$JOB/checkpoint" >&2 ||
-        fail "the audit log does not verify; all files of the job stay in $JOB"
+    verify_record || fail "the audit log does not verify; all files of the job stay in $JOB"
     keep_record || fail "the record could not be moved to $COFFERDAM_RECORDS; all files of the job stay in $JOB"
 elif is_alive; then
     stop_daemon

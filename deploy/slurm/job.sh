@@ -66,22 +66,21 @@ lock_job() {
     fi
 }
 
-# started PID: the moment of its start, which tells it from a later process of the same number.
+# started PID: the moment of its start, which tells it from a later process of the same number. Fails if it has ended, also if its parent
+# has not yet asked for its end.
 started() {
     local stat
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
     # The name of the program, which may have blanks, is in brackets before.
-    awk '{ print $20 }' <<<"${stat##*) }"
+    awk '/^[ZX]/ { exit 1 } { print $20 }' <<<"${stat##*) }"
 }
 
 # Sets PID if the daemon of the job lives.
 is_alive() {
     local moment
     PID=''
-    read -r PID moment 2>/dev/null <"$PID_FILE" && [[ $PID =~ ^[0-9]+$ && $(started "$PID") == "$moment" ]]
+    read -r PID moment 2>/dev/null <"$PID_FILE" && [[ $PID =~ ^[0-9]+$ && -n $moment && $(started "$PID") == "$moment" ]]
 }
-
-coffer() { "$COFFERDAM_BIN/coffer" --endpoint "unix:$SOCKET" "$@"; }
 
 # A process group of its own, because slurmd ends that of a prolog with the prolog. No variable of slurmd and no open file goes
 # along, and not its protection from the kernel's OOM killer either: git of an agent's workspace runs below the daemon.
@@ -113,7 +112,10 @@ await_ready() {
 
 # The key with which the daemon signs. epilog.sh verifies the record with it, and with no other one that a changed log might name.
 keep_key() {
-    [[ -s $JOB/key ]] || { coffer audit key >"$JOB/key.new" && mv "$JOB/key.new" "$JOB/key"; } || fail "the daemon did not tell its key"
+    [[ ! -s $JOB/key ]] || return 0
+    if ! timeout 30 "$COFFERDAM_BIN/coffer" --endpoint "unix:$SOCKET" audit key >"$JOB/key.new" || ! mv "$JOB/key.new" "$JOB/key"; then
+        fail "the daemon did not tell the key of its audit log"
+    fi
 }
 
 # Asks it to stop, which ends its runs and completes the audit log. Never kills it: that would leave containers.

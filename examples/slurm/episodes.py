@@ -2,9 +2,10 @@
 
     episodes.py [NUMBER] [PER_JOB] [DIRECTORY]     8 episodes, 4 in each job, files of the jobs in ./jobs unless given
 
-The nodes need the prolog, epilog and task prolog of deploy/slurm: they start a cofferd for each job, and say where it listens.
-Prints a line of JSON for each episode, and a summary at last. A job that fails fails no other one: its episodes have no reward, and
-are counted apart from those with the reward 0. The agent is a script, `attempt()`: put yours in its place.
+The nodes need the prolog, epilog and task prolog of deploy/slurm, which start a cofferd for each job and say where it
+listens. Prints a line of JSON for each episode, and a summary at last. A job that fails fails no other one: its episodes
+have no reward, and are counted apart from those with the reward 0. The agent is a script, `attempt()`: put yours in its
+place.
 """
 
 import json

@@ -77,6 +77,7 @@ COFFERDAM_SCRATCH=$PLACE/scratch
 COFFERDAM_SOCKETS=$PLACE/sockets
 COFFERDAM_RECORDS=$PLACE/records
 COFFERDAM_DRAIN=1
+COFFERDAM_START=30
 END
     for hook in prolog epilog; do
         printf '#!/bin/bash\nexport COFFERDAM_SLURM_SETTINGS=%s\nexec %s 2>>%s\n' \
@@ -300,6 +301,31 @@ epilog_keeps_what_does_not_verify() {
     hook epilog && has_records "$((records + 1))" && nothing_is_left
 }
 
+# Another job of the user that holds all connections of the daemon does not have the node drained.
+held_connections_hold_no_node() {
+    local holder status=0 records
+    records=$(find "$PLACE/records" -name '*.tar.gz' | wc -l)
+    hook prolog || return 1
+    cat "$PLACE/scratch/4000000000/state/instance" >>"$PLACE/instances"
+    as_user "$SUBMITIT/bin/python" -c '
+import contextlib, socket, sys, time
+
+held = [socket.socket(socket.AF_UNIX) for _ in range(400)]
+with contextlib.suppress(OSError):
+    for one in held:
+        one.settimeout(1)
+        one.connect(sys.argv[1])
+print("held", flush=True)
+time.sleep(600)
+' "$PLACE/sockets/4000000000/cofferd.sock" >"$PLACE/held" &
+    holder=$!
+    await "the held connections" grep -q held "$PLACE/held" &&
+        ! timeout 5 "$BIN/coffer" --endpoint "unix:$PLACE/sockets/4000000000/cofferd.sock" status &&
+        hook epilog && has_records "$((records + 1))" && nothing_is_left || status=1
+    kill "$holder"
+    return "$status"
+}
+
 # Root starts nothing from a directory, and executes no settings, that another user could exchange.
 hooks_trust_only_root() {
     local file
@@ -349,4 +375,5 @@ step "Its run ends with it" long_job_ends
 step "A daemon that is killed leaves nothing" killed_daemon_leaves_nothing
 step "A prolog that fails drains the node" failing_prolog_drains_the_node
 step "An epilog keeps a log that does not verify" epilog_keeps_what_does_not_verify
+step "Held connections hold no node" held_connections_hold_no_node
 step "Prolog and epilog trust only root" hooks_trust_only_root
