@@ -27,6 +27,8 @@ fi
 [[ ${SLURM_JOB_UID-} =~ ^[0-9]{1,10}$ ]] || fail "SLURM_JOB_UID is no number of a user"
 find_job
 lock_job
+# Its node would still be drained.
+[[ ! -e $JOB/checkpoint ]] || fail "an earlier epilog of this job has failed; call epilog.sh for it before the job begins again"
 if ! is_alive; then
     mkdir -p "$JOB"
     write_configuration || fail "$COFFERDAM_TEMPLATE cannot be read"
