@@ -49,6 +49,9 @@ drain() {
     fi
 }
 
+# The last records are the daemon's stop, and a checkpoint of it.
+has_stopped() { tail --quiet --lines 2 "$JOB"/state/audit/*.jsonl | tail --lines 2 | grep -q '"kind":"daemon_stopped"'; }
+
 # With the key of the job's start, and no other one that a changed log might name.
 verify_record() {
     local with=(--key "$(<"$JOB/key")")
@@ -86,6 +89,7 @@ if [[ -d $JOB/state/audit ]]; then
     [[ -s $JOB/key ]] || fail "the key of the job's audit log is missing; all files of the job stay in $JOB"
     [[ -z $ANSWERS ]] || drain
     stop_daemon
+    has_stopped || fail "the daemon ended before it had stopped its runs; call epilog.sh again, which starts it for their end"
     verify_record || fail "the audit log does not verify; all files of the job stay in $JOB"
     keep_record || fail "the record could not be moved to $COFFERDAM_RECORDS; all files of the job stay in $JOB"
 elif is_alive; then

@@ -213,6 +213,7 @@ records_are_whole() {
         record=$(record_of "$job") || return 1
         [[ $(grep -c '"run_created"' <<<"$record") == "$PER_JOB" && $(grep -c "$ENDED" <<<"$record") == "$PER_JOB" ]] || return 1
         grep -q "uid:$(id -u "$SLURM_USER")" <<<"$record" || return 1
+        grep -q '"kind":"node_drained"' <<<"$record" || return 1
         # The daemon's log names the label of its containers.
         tar --extract --gzip --to-stdout --file "$(echo "$PLACE/records/$job.$HOST."*.tar.gz)" cofferd.log |
             grep -o 'instance="[^"]*"' | cut -d '"' -f 2 >>"$PLACE/instances" || return 1
@@ -255,6 +256,22 @@ daemon_is_of_its_own() {
     # A second prolog of the same job joins it.
     SLURM_JOB_ID=$LONG_JOB SLURM_JOB_UID=$(id -u "$SLURM_USER") "$PLACE/prolog" &&
         [[ $(cut -d ' ' -f 1 "$PLACE/sockets/$LONG_JOB/pid") == "$pid" && -d /proc/$pid ]]
+}
+
+# with_settings SETTING SCRIPT: a script of deploy/slurm as another job, with one more setting.
+with_settings() {
+    { cat "$PLACE/slurm.env" && printf '%s\n' "$1"; } >"$PLACE/other.env"
+    COFFERDAM_SLURM_SETTINGS=$PLACE/other.env SLURM_JOB_ID=4000000000 SLURM_JOB_UID=$(id -u "$SLURM_USER") "$REPOSITORY/deploy/slurm/$2.sh"
+}
+
+# Jobs can share the daemon of a node, which neither their prolog nor their epilog starts or stops.
+joined_daemon_is_left_alone() {
+    local endpoint=unix:$PLACE/sockets/$LONG_JOB/cofferd.sock
+    with_settings "COFFERDAM_JOIN=$endpoint" prolog &&
+        [[ $(with_settings "COFFERDAM_JOIN=$endpoint" task-prolog) == "export COFFERDAM_ENDPOINT=$endpoint" ]] &&
+        with_settings "COFFERDAM_JOIN=$endpoint" epilog && [[ $(ls "$PLACE/scratch") == "$LONG_JOB" ]] || return 1
+    "$BIN/coffer" --endpoint "$endpoint" status || return 1
+    ! with_settings "COFFERDAM_JOIN=unix:$PLACE/none COFFERDAM_START=1" prolog
 }
 
 long_job_ends() {
@@ -326,6 +343,21 @@ time.sleep(600)
     return "$status"
 }
 
+# Its runs end with it, and its record is verified as any other.
+silent_daemon_is_stopped() {
+    local records
+    records=$(find "$PLACE/records" -name '*.tar.gz' | wc -l)
+    hook prolog || return 1
+    cat "$PLACE/scratch/4000000000/state/instance" >>"$PLACE/instances"
+    "$BIN/coffer" --endpoint "unix:$PLACE/sockets/4000000000/cofferd.sock" run create --profile open --managed || return 1
+    install -d "$PLACE/silent"
+    ln -s "$COFFERD" "$PLACE/silent/cofferd"
+    # shellcheck disable=SC2016 # expanded by that script
+    printf '#!/bin/bash\n[[ $1 == audit ]] && exec %s/coffer "$@"\nexit 1\n' "$BIN" >"$PLACE/silent/coffer"
+    chmod 0755 "$PLACE/silent/coffer"
+    with_settings "COFFERDAM_BIN=$PLACE/silent COFFERDAM_START=1" epilog && has_records "$((records + 1))" && nothing_is_left
+}
+
 # Root starts nothing from a directory, and executes no settings, that another user could exchange.
 hooks_trust_only_root() {
     local file
@@ -371,9 +403,11 @@ step "Records are root's" records_are_closed
 step "A job with a run" begin_long_job
 step "Its socket is its user's" socket_is_the_users
 step "Its daemon is no part of slurmd" daemon_is_of_its_own
+step "A daemon of the node is joined and left alone" joined_daemon_is_left_alone
 step "Its run ends with it" long_job_ends
 step "A daemon that is killed leaves nothing" killed_daemon_leaves_nothing
 step "A prolog that fails drains the node" failing_prolog_drains_the_node
 step "An epilog keeps a log that does not verify" epilog_keeps_what_does_not_verify
 step "Held connections hold no node" held_connections_hold_no_node
+step "A daemon that does not answer is stopped" silent_daemon_is_stopped
 step "Prolog and epilog trust only root" hooks_trust_only_root
