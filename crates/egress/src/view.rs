@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use timestamp::Timestamp;
 use tokio::sync::broadcast;
 
-use crate::moved::Moved;
+use crate::bytes::Moved;
 
 /// Connections that have ended and are still listed.
 const ENDED: usize = 512;

@@ -423,7 +423,8 @@ mod tests {
 
     #[test]
     fn no_failure_of_the_host_worker_is_put_down_to_the_infrastructure() {
-        let internal = ToolFailure::new(Reason::Internal, "the process of this operation ended with signal 9");
+        let internal =
+            ToolFailure::new(Reason::Internal, "the process of this operation ended with signal 9");
         let finished = of_host_worker(Ok(failed(internal))).unwrap();
         assert_eq!(finished.outcome.unwrap_err().fault(), Fault::Program);
         let without_outcome = of_host_worker(Err(LaneError::NotPlaced(String::new())));

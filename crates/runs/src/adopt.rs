@@ -63,9 +63,8 @@ pub(crate) struct Adopted {
 pub(crate) type Mismatch = String;
 
 /// Returns the failure of a run that the next daemon cannot take over.
-pub(crate) fn lost(why: Mismatch) -> Box<ToolFailure> {
-    let lost = ToolFailure::new(Reason::RunLost, why);
-    Box::new(lost.shown_by(Evidence::new("daemon.event", "restart")))
+pub(crate) fn lost(why: Mismatch) -> ToolFailure {
+    ToolFailure::new(Reason::RunLost, why).shown_by(Evidence::new("daemon.event", "restart"))
 }
 
 /// Checks a run that was made under an earlier policy against the policy of today.
@@ -235,12 +234,12 @@ impl Launcher {
         }
         let started = record.started.as_ref();
         let container = started.and_then(|started| ContainerId::parse(&started.container_id).ok());
-        let Some(container) = container else { return lost(why) };
-        let Ok(found) = self.engine.inspect(&container).await else { return lost(why) };
+        let Some(container) = container else { return Box::new(lost(why)) };
+        let Ok(found) = self.engine.inspect(&container).await else { return Box::new(lost(why)) };
         if !matches!(found.state, ContainerState::Exited(_)) {
             // Processes that stayed may have used up the processes or the memory that a worker needs. The engine answers.
             let is_own = why.starts_with(NO_WORKER) || why.ends_with(NOT_ENDED);
-            return if is_own { Box::new(lost(why).by(Fault::Program)) } else { lost(why) };
+            return Box::new(if is_own { lost(why).by(Fault::Program) } else { lost(why) });
         }
         let end = ContainerEnd::find(&self.engine, &container, wanted.hardening.boundary, 0).await;
         let failure = end.failure(why).shown_by(Evidence::new("daemon.event", "restart"));

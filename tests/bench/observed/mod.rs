@@ -58,7 +58,7 @@ async fn measure(rounds: usize) -> Vec<Row> {
     let observed = stage(observers.config().await).await;
     observers.watch(&observed.daemon).await;
     let mut measures = [Measures::default(), Measures::default()];
-    for round in 0..WARM_UP + rounds {
+    for round in 0..=rounds {
         let mut sides = [(&plain, 0), (&observed, 1)];
         if !round.is_multiple_of(2) {
             sides.reverse();
