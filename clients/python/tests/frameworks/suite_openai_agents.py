@@ -29,7 +29,7 @@ from book import program
 from openai.types.responses import ResponseApplyPatchToolCall, ResponseFunctionShellToolCall
 from people import approve_next
 
-from cofferdam import ApprovalRequired, AsyncSandbox
+from cofferdam import ApprovalDenied, ApprovalRequired, AsyncSandbox
 from cofferdam.integrations.openai_agents import (
     CofferdamApplyPatchEditor,
     CofferdamSandboxClient,
@@ -37,6 +37,7 @@ from cofferdam.integrations.openai_agents import (
     CofferdamSandboxSession,
     CofferdamSandboxSessionState,
     CofferdamShellExecutor,
+    _raise_failed,
 )
 
 
@@ -386,3 +387,12 @@ async def test_the_program_of_the_book(image: str) -> None:
     said = await program("openai_agents_agent")["main"](image)
     assert "\n42\n" in said
     assert said.endswith("It says 42.")
+
+
+def test_a_command_that_a_reviewer_denied_is_not_made_again() -> None:
+    # The daemon has done nothing.
+    denied = ApprovalDenied("no", reason="APPROVAL_DENIED", retry_safe=True)
+    with pytest.raises(ExecTransportError) as failed:
+        _raise_failed(["rm", "a"], denied)
+    assert failed.value.context["retry_safe"] is False
+    assert failed.value.retryable is False

@@ -378,10 +378,11 @@ def _raise_failed(command: Sequence[str | Path], error: CofferdamError) -> NoRet
     """A person's consent is for the caller of the SDK, whose own errors say nothing of it."""
     if isinstance(error, ApprovalRequired):
         raise error
-    # Where nothing was started; what a profile refuses for a process it may allow for a command.
-    context = {"retry_safe": error.retry_safe}
+    # Where nothing was started; what a profile refuses for a process it may allow for a command. A person's no is for both.
+    retry_safe = error.retry_safe and not isinstance(error, ApprovalDenied)
+    context = {"retry_safe": retry_safe}
     # A command whose answer was lost may have been executed.
-    retryable = error.retry_safe and isinstance(error, DaemonUnreachable)
+    retryable = retry_safe and isinstance(error, DaemonUnreachable)
     raise ExecTransportError(
         command=command, cause=error, message=str(error), context=context, retryable=retryable
     ) from error
