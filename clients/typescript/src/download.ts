@@ -111,8 +111,9 @@ function ofCall(error: unknown): unknown {
     return error;
   }
   const { message, reason, callId, hint, details, retryAfter } = error;
-  const approvalId = details["approval_id"];
-  if (error instanceof ApprovalDenied && approvalId !== undefined) {
+  const { approval, approval_id: approvalId = "" } = details;
+  // A reviewer's denial has the same reason.
+  if (error instanceof ApprovalDenied && approval === "pending") {
     return new ApprovalRequired("a person has to approve this download", { approvalId, callId });
   }
   return error instanceof NotFound ? new FileNotFound(message, { reason, callId, hint, details, retryAfter }) : error;

@@ -130,7 +130,8 @@ class Download:
             if error is self._progress.error:
                 raise
             details = error.details
-            if isinstance(error, ApprovalDenied) and "approval_id" in details:
+            # A reviewer's denial has the same reason.
+            if isinstance(error, ApprovalDenied) and details.get("approval") == "pending":
                 message, call_id = "a person has to approve this download", error.call_id or ""
                 raise ApprovalRequired(message, approval_id=details["approval_id"], call_id=call_id) from None
             # Without a call it is about the run.

@@ -89,6 +89,7 @@ fn ended(response: v1::CallResponse) -> Result<v1::DownloadEnded, Refusal> {
             let message = "the download needs an approval: wait for it with wait_for_approval";
             Err(Refusal::new(Reason::ApprovalDenied, message)
                 .with("call_id", call_id)
+                .with("approval", "pending")
                 .with("approval_id", response.approval_id))
         }
         _ => Err(Refusal::from(response.error.unwrap_or_default()).with("call_id", call_id)),
