@@ -12,7 +12,15 @@
 import { randomUUID } from "node:crypto";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "./client.js";
-import { ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NodeLostError, NotFound } from "./errors.js";
+import {
+  ApprovalRequired,
+  CofferdamError,
+  DaemonUnreachable,
+  Interrupted,
+  NodeLostError,
+  NotFound,
+  RateLimited,
+} from "./errors.js";
 import { type Options, outlastsReviewers } from "./options.js";
 import { Output } from "./output.js";
 import { type OperationInit, onlyReads } from "./requests.js";
@@ -46,6 +54,8 @@ const QUESTIONS = 8;
 
 // Reason of a call that was not made, because its run waits for a reviewer of another call.
 const AWAITING = "AWAITING_APPROVAL";
+// Reason of a call that was not made, because there were too many before it.
+const LIMITED = "RATE_LIMITED";
 
 /** Callbacks for the output of a call, and the signal that ends it. */
 export interface Listener {
@@ -349,12 +359,18 @@ export class Caller {
     });
   }
 
-  /** The outcome. null: another call has changed the files that its reviewer saw, and it is not the `last` attempt. */
+  /**
+   * The outcome. null: another call has changed the files that its reviewer saw, and it is not the `last` attempt.
+   *
+   * Attempts while a reviewer of another call is waited for count for rate limits. What these refuse is made later.
+   */
   async #attempted(request: CallRequest, listener: Listener, last: boolean): Promise<Outcome | null> {
     const anew = (reason = "", details: Readonly<Record<string, string>> = {}) =>
       outlastsReviewers(this.options) && (reason === AWAITING || (isVoid(details) && !last));
     const pauses = new Pauses();
+    let waits = false;
     for (;;) {
+      let pause = 0;
       const call = new Call(this.client, request, listener);
       let reason: string;
       try {
@@ -365,15 +381,21 @@ export class Caller {
         }
         reason = error.reason;
       } catch (error) {
-        if (!(error instanceof CofferdamError) || call.callbackThrew || !anew(error.reason, error.details)) {
+        if (!(error instanceof CofferdamError) || call.callbackThrew) {
           throw error;
         }
         reason = error.reason;
+        if (waits && error instanceof RateLimited && reason === LIMITED && error.retryAfter !== null) {
+          pause = error.retryAfter;
+        } else if (!anew(reason, error.details)) {
+          throw error;
+        }
       }
-      if (reason !== AWAITING) {
+      if (reason !== AWAITING && reason !== LIMITED) {
         return null;
       }
-      await sleep(pauses.next(), listener.signal);
+      waits = true;
+      await sleep(Math.max(pauses.next(), pause), listener.signal);
       request.requestId = newId();
     }
   }

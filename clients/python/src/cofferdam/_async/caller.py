@@ -30,6 +30,7 @@ from cofferdam.errors import (
     Interrupted,
     NotFound,
     PreconditionFailed,
+    RateLimited,
 )
 
 PENDING = v1.CallResponse.Status.PENDING_APPROVAL
@@ -37,6 +38,8 @@ RUNNING = v1.CallResponse.Status.RUNNING
 SUCCEEDED = v1.CallResponse.Status.SUCCEEDED
 # Reason of a call that was not made, because its run waits for a reviewer of another call.
 AWAITING = "AWAITING_APPROVAL"
+# Reason of a call that was not made, because there were too many before it.
+LIMITED = "RATE_LIMITED"
 
 # Most bytes of a stream that `GetCall` gives at once.
 PIECE = 1024 * 1024
@@ -250,8 +253,12 @@ class Caller:
         *,
         last: bool = False,
     ) -> Outcome | None:
-        """The outcome. None: another call has changed the files that its reviewer saw, and it is not the `last` attempt."""
+        """The outcome. None: another call has changed the files that its reviewer saw, and it is not the `last` attempt.
+
+        Attempts while a reviewer of another call is waited for count for rate limits. What these refuse is made later.
+        """
         pauses = Pauses()
+        waits = False
         while True:
             call = Call(self.client, request, on_stdout, on_stderr)
             try:
@@ -260,12 +267,19 @@ class Caller:
                 if call.telling or not self._is_anew(error.reason, error.details, last):
                     raise
                 reason = error.reason
+            except RateLimited as error:
+                if call.telling or not waits or error.reason != LIMITED or error.retry_after is None:
+                    raise
+                await sleep(max(pauses.next(), error.retry_after))
+                request.request_id = uuid.uuid4().hex
+                continue
             else:
                 reason = outcome.response.error.reason
                 if not self._is_anew(reason, outcome.response.error.details, last):
                     return outcome
             if reason != AWAITING:
                 return None
+            waits = True
             await sleep(pauses.next())
             request.request_id = uuid.uuid4().hex
 
