@@ -15,7 +15,7 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator
 
-from cofferdam import AsyncClient, CofferdamError, DaemonUnreachable, v1
+from cofferdam import AsyncClient, CofferdamError, NoConnection, v1
 
 PENDING = v1.Approval.State.PENDING
 DECISIONS = {"yes": v1.DecideApprovalRequest.Decision.APPROVE, "no": v1.DecideApprovalRequest.Decision.DENY}
@@ -53,7 +53,7 @@ class Bot:
                 # The pending ones come first, also after a lost connection.
                 async for change in self._client.approvals.watch_approvals(v1.WatchApprovalsRequest()):
                     await self._changed(change.approval)
-            except DaemonUnreachable as error:
+            except NoConnection as error:
                 await self._chat.post(f"No daemon: {error.message}")
             await asyncio.sleep(PAUSE)
 

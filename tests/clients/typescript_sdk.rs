@@ -201,6 +201,11 @@ async fn a_trace_is_sent_if_a_span_is_active_or_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_is_told_from_a_refusal() {
+    pass("lost").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_request_names_the_node_of_its_ids() {
     pass("nodes").await;
 }
@@ -220,6 +225,7 @@ fn no_file_of_tests_is_left_out() {
         "forks",
         "forward",
         "hostile",
+        "lost",
         "methods",
         "nodes",
         "processes",

@@ -20,8 +20,12 @@ from cofferdam import Client, Sandbox, errors, v1
 from cofferdam._async.caller import Outcome, check_kept
 from cofferdam._async.commands import _judged
 from cofferdam._node import names_node
+from cofferdam._options import Options
 from cofferdam._signals import parse
 from cofferdam._status import DETAILS, UNCONNECTED, failed, made_of, refused
+from cofferdam._sync import caller, forks
+from cofferdam._sync.downloads import Download
+from cofferdam._sync.uploads import Upload
 from cofferdam.integrations._shell import said_of
 from cofferdam.types import CommandResult
 
@@ -66,9 +70,10 @@ def test_a_token_that_has_ended_has_no_hint_about_the_policy() -> None:
 def test_a_connection_that_ends_for_lack_of_a_certificate_names_it() -> None:
     start = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:7443: "
     told = refused(Failed(grpc.StatusCode.UNAVAILABLE, details=start + "Unwrap failed (TSI_DATA_CORRUPTED)"))
-    assert type(told) is errors.DaemonUnreachable
+    assert type(told) is errors.CertificateRefused
+    assert (isinstance(told, errors.InfrastructureError), told.fault) == (False, "caller")
     assert "it requires a client certificate" in told.message
-    assert "COFFERDAM_TLS" in told.message
+    assert "COFFERDAM_TLS" in told.hint
     other = refused(Failed(grpc.StatusCode.UNAVAILABLE, details=start + "Connection refused"))
     assert "certificate" not in other.message
 
@@ -120,6 +125,34 @@ class Cut(grpc.RpcError):
         return None
 
 
+class Refusal(Cut):
+    """An attempt that the daemon refused."""
+
+    def __init__(self, reason: str, **metadata: str) -> None:
+        super().__init__("told")
+        self._trailers = packed(info(reason, **metadata))
+
+    def trailing_metadata(self) -> Any:
+        return self._trailers
+
+
+class Method:
+    """A method of the API that fails with these, from the last one on, and then answers."""
+
+    def __init__(self, answer: object, *failures: Cut) -> None:
+        self.answer, self.failures = answer, list(failures)
+        self.asked: list[Any] = []
+
+    def with_call(self, request: object, **_: object) -> tuple[object, Any]:
+        self.asked.append(request)
+        if self.failures:
+            raise self.failures.pop()
+        return self.answer, self
+
+    def initial_metadata(self) -> tuple[()]:
+        return ()
+
+
 def lost_connection(place: Path, attempts: list[Cut], asked: list[v1.CreateRunRequest] | None = None) -> Client:
     """A client that had an answer, whose creates fail so, from the last one on, and then find no daemon."""
 
@@ -155,6 +188,131 @@ def test_a_sandbox_gets_its_id_from_the_daemon_and_is_asked_for_by_one_request_i
     assert {one.run_id for one in asked} == {""}
     (request_id,) = {one.request_id for one in asked}
     assert request_id.startswith("sdk-")
+
+
+NO_LOG = Refusal("AUDIT_UNAVAILABLE", fault="INFRASTRUCTURE", retry_safe="true")
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_refused_repetition_leaves_no_run_of_an_attempt_that_was_sent(tmp_path: Path, is_sent: bool) -> None:
+    attempts = [NO_LOG, Cut("Socket closed" if is_sent else UNCONNECTED)]
+    # Without a log the run cannot be ended at once, either.
+    stop = Method(v1.StopRunResponse(), NO_LOG)
+    with lost_connection(tmp_path, attempts) as client:
+        known = client._transport._callables
+        known["/cofferdam.v1.RunService/ListRuns"] = Method(v1.ListRunsResponse(runs=[v1.Run(run_id="made")]))
+        known["/cofferdam.v1.RunService/StopRun"] = stop
+        with pytest.raises(errors.Unavailable) as refusal:
+            Sandbox.create(profile="open", client=client)
+    assert not attempts
+    assert refusal.value.retry_safe == (not is_sent)
+    assert [one.run_id for one in stop.asked] == (["made", "made"] if is_sent else [])
+
+
+def test_a_refused_repetition_leaves_no_forks_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    monkeypatch.setattr(forks, "_killed", lambda sandbox: ended.append(sandbox.run_id))
+    made = v1.ForkRunResponse(forks=[v1.Fork(run=v1.Run(run_id="made"))])
+    with lost_connection(tmp_path, []) as client:
+        fork = Method(made, NO_LOG, NO_LOG, Cut("Socket closed"))
+        client._transport._callables["/cofferdam.v1.CheckpointService/ForkRun"] = fork
+        with pytest.raises(errors.Unavailable):
+            client.fork("checkpoint", 1)
+    assert ended == ["made"]
+    assert len({one.request_id for one in fork.asked}) == 1
+
+
+def test_a_client_that_is_not_let_in_says_nothing_about_its_sandbox(tmp_path: Path) -> None:
+    closed = f"{UNCONNECTED}; last error: UNKNOWN: unix:{tmp_path}/none.sock: connect: Permission denied (13)"
+    with lost_connection(tmp_path, []) as client:
+        sandbox = Sandbox(client, "r", Options(), owns_client=False, delete_workspace=False)
+        asked = Method(None, *[Cut(closed)] * 100)
+        client._transport._callables["/cofferdam.v1.RunService/GetRun"] = asked
+        with pytest.raises(errors.NotPermitted):
+            sandbox.failed_by_infrastructure()
+        # A daemon that starts may let it in a moment later.
+        assert len(asked.asked) > 1
+        asked.failures = [Cut(UNCONNECTED)] * 100
+        assert sandbox.failed_by_infrastructure()
+
+
+class Nowhere:
+    """A sink that takes nothing."""
+
+    def begin(self, mode: int) -> None:
+        raise AssertionError
+
+    def write(self, data: bytes) -> None:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"), [({"approval": "pending"}, errors.ApprovalRequired), ({}, errors.ApprovalDenied)]
+)
+def test_a_denied_download_is_not_one_that_waits(
+    tmp_path: Path, state: dict[str, str], kind: type[errors.CofferdamError]
+) -> None:
+    told = errors.ApprovalDenied("no", reason="APPROVAL_DENIED", call_id="c", details={"approval_id": "a", **state})
+    with Client(f"unix:{tmp_path}/none.sock") as client:
+        download = Download(caller.Caller(client, "r", Options()), "f", Nowhere())
+        with pytest.raises(errors.CofferdamError) as caught, download._named():
+            raise told
+    assert type(caught.value) is kind
+
+
+def test_an_upload_of_which_a_question_found_no_daemon_may_have_been_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Upload, "_sent", lambda _: _raise(refused(Cut("Socket closed"))))
+    (tmp_path / "f").write_bytes(b"x")
+    with lost_connection(tmp_path, []) as client:
+        client._transport._callables["/cofferdam.v1.FileService/GetUpload"] = Method(None, *[Cut(UNCONNECTED)] * 100)
+        sandbox = Sandbox(client, "r", Options(), owns_client=False, delete_workspace=False)
+        with pytest.raises(errors.NodeLostError) as lost:
+            sandbox.files.upload(tmp_path / "f", "f")
+    assert not lost.value.retry_safe
+    assert lost.value.request_id
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def test_a_wait_for_a_reviewer_outlasts_rate_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    awaiting = errors.AwaitingApproval("waits", reason="AWAITING_APPROVAL")
+    limited = errors.RateLimited("too many", reason="RATE_LIMITED", retry_after=40.0)
+    overloaded = errors.Overloaded("too much", reason="OVERLOADED", retry_after=1.0)
+    ends: list[errors.CofferdamError | caller.Outcome] = []
+    pauses: list[float] = []
+
+    class Call:
+        telling = False
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def outcome(self) -> caller.Outcome:
+            end = ends.pop(0)
+            if isinstance(end, errors.CofferdamError):
+                raise end
+            return end
+
+    monkeypatch.setattr(caller, "Call", Call)
+    monkeypatch.setattr(caller, "sleep", pauses.append)
+    write = v1.Operation(write=v1.WriteRequest(path="f"))
+    with Client(f"unix:{tmp_path}/none.sock") as client:
+        calls = caller.Caller(client, "r", Options(wait_for_approval=True))
+        done = caller.Outcome(v1.CallResponse(call_id="c", status=v1.CallResponse.Status.SUCCEEDED), b"", b"")
+        ends[:] = [awaiting, limited, awaiting, done]
+        assert calls.call(write) is done
+        assert pauses == [1.0, 40.0, 4.0]
+        # Without a wait before, and of more than limits, it is an error like any other.
+        ends[:] = [limited, done]
+        with pytest.raises(errors.RateLimited):
+            calls.call(write)
+        ends[:] = [awaiting, overloaded, done]
+        with pytest.raises(errors.Overloaded):
+            calls.call(write)
 
 
 def test_in_a_fleet_no_request_is_repeated_that_may_reach_another_node(tmp_path: Path) -> None:
@@ -347,4 +505,5 @@ def test_missing_silent_and_forbidden_sockets_are_distinguished(tmp_path: Path) 
     denied = refused(Failed(grpc.StatusCode.UNAVAILABLE, details=told))
     assert type(denied) is errors.NotPermitted
     assert isinstance(denied, PermissionError)
+    assert (isinstance(denied, errors.InfrastructureError), denied.fault) == (False, "caller")
     assert denied.message.startswith(f"you may not use the daemon's socket {left} ({left} is for user ")

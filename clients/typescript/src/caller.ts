@@ -17,6 +17,7 @@ import {
   CofferdamError,
   DaemonUnreachable,
   Interrupted,
+  NoConnection,
   NodeLostError,
   NotFound,
   RateLimited,
@@ -26,7 +27,7 @@ import { Output } from "./output.js";
 import { type OperationInit, onlyReads } from "./requests.js";
 import { present } from "./results.js";
 import { type Patience, Pauses } from "./settings.js";
-import { failed, isVoid } from "./status.js";
+import { afterLostAttempt, failed, isVoid } from "./status.js";
 import { sleep } from "./transport.js";
 import type { OutputCallback } from "./types.js";
 import {
@@ -128,7 +129,10 @@ class Call {
 
   async #response(patience: Patience): Promise<CallResponse> {
     const { request, requestId, waitForApproval } = this.#request;
-    const repeatable = requestId !== "" || (request.case === "operation" && onlyReads(request.value.kind));
+    const reads = request.case === "operation" && onlyReads(request.value.kind);
+    const repeatable = requestId !== "" || reads;
+    // An attempt was lost and may have been carried out.
+    let isSent = false;
     for (;;) {
       try {
         const response = await this.#streamed(patience);
@@ -142,9 +146,12 @@ class Call {
           throw error;
         }
         if (pause === null) {
-          const isSafe = request.case === "operation" && onlyReads(request.value.kind);
-          throw this.#client.transport.lost(error, requestId, isSafe);
+          if (isSent) {
+            afterLostAttempt(error, reads);
+          }
+          throw this.#client.transport.lost(error, requestId, reads);
         }
+        isSent ||= !(error instanceof NoConnection && error.retrySafe);
         await sleep(pause, this.#end?.signal);
       }
       if (this.#callId !== "") {
@@ -153,8 +160,7 @@ class Call {
         } catch (error) {
           if (error instanceof NodeLostError && !this.callbackThrew) {
             // The question may be repeated, but the call has begun.
-            const retrySafe = request.case === "operation" && onlyReads(request.value.kind);
-            throw new NodeLostError(error.message, { callId: error.callId, requestId, retrySafe });
+            throw new NodeLostError(error.message, { callId: error.callId, requestId, retrySafe: reads });
           }
           // It is in no record: it never began.
           if (this.callbackThrew || !(error instanceof NotFound) || this.#stdout.next || this.#stderr.next) {

@@ -35,9 +35,15 @@ export class CofferdamError extends Error {
   /** Whose failure it is; empty where the daemon does not say. */
   readonly fault: Fault;
   /** Nothing was done and nothing can have been done, so that a repetition does it once. */
-  readonly retrySafe: boolean;
+  retrySafe: boolean;
   /** Facts that show whose failure it is, such as `engine.exit_code` or `cgroup.limit_hits`. */
   readonly evidence: Readonly<Record<string, string>>;
+  /**
+   * An attempt before this one was sent, and its answer was lost: it may have been carried out.
+   *
+   * @internal
+   */
+  followsLostAttempt = false;
 
   /** The hint of this kind. */
   protected static readonly HINT: string = "";
@@ -83,8 +89,11 @@ export class InfrastructureError extends CofferdamError {
   }
 }
 
+/** There is no connection to a daemon: it is a `DaemonUnreachable`, `NotPermitted` or `CertificateRefused`. */
+export class NoConnection extends CofferdamError {}
+
 /** No daemon answers, or the connection to it was lost and it did not come back. */
-export class DaemonUnreachable extends CofferdamError {
+export class DaemonUnreachable extends NoConnection {
   protected static override readonly HINT: string =
     "See `systemctl status cofferd`, or name its endpoint with COFFERDAM_ENDPOINT.";
   protected static override readonly FAULT: Fault = "infrastructure";
@@ -108,10 +117,18 @@ export class NodeLostError extends DaemonUnreachable {
   }
 }
 
-/** This user may not open the daemon's socket. The message says who may. */
-export class NotPermitted extends DaemonUnreachable {
+/** This user may not open the daemon's socket. The message says who may. It is no `InfrastructureError`. */
+export class NotPermitted extends NoConnection {
   protected static override readonly HINT =
     "Become a member of its group, and log in again. `access` in the daemon's configuration says what a member may do.";
+  protected static override readonly FAULT: Fault = "caller";
+}
+
+/** The daemon ended the TLS handshake for lack of a certificate that it accepts. It is no `InfrastructureError`. */
+export class CertificateRefused extends NoConnection {
+  protected static override readonly HINT =
+    "`tls` or COFFERDAM_TLS names the directory of a client's certificate; `coffer tls init` makes one.";
+  protected static override readonly FAULT: Fault = "caller";
 }
 
 /** There is no token or certificate, or the token is unknown. */

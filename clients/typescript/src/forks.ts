@@ -3,23 +3,29 @@
 import { either } from "./caller.js";
 import type { Client } from "./client.js";
 import {
-  CofferdamError,
   CommandError,
   DaemonUnreachable,
   InvalidArgument,
   NotFound,
   PreconditionFailed,
+  RateLimited,
   RunNotReady,
+  Unavailable,
 } from "./errors.js";
 import { Keeping } from "./lease.js";
 import type { Options } from "./options.js";
 import * as requests from "./requests.js";
 import * as results from "./results.js";
 import { Sandbox } from "./sandbox.js";
+import { leftNothing } from "./status.js";
+import { sleep } from "./transport.js";
 import type { CommandResult, Comparison, ForkFailure, Limits } from "./types.js";
 
 // Seconds. The answer comes when all forks are ready, and each may need a container.
 const FORK_TIMEOUT = 600;
+// How often forks that nobody wants any more are asked for, and seconds between.
+const ABANDONINGS = 20;
+const ABANDONING_PAUSE = 0.1;
 // Seconds. A comparison reads all that the runs have changed.
 const COMPARE_TIMEOUT = 300;
 
@@ -203,16 +209,29 @@ export async function fork(
     }
     return forks;
   } catch (error) {
-    // A refusal leaves no run, and has a reason.
-    if (!(error instanceof CofferdamError && error.reason !== "")) {
+    if (!leftNothing(error)) {
       client.transport.afterwards(async () => {
-        // The same request has their ids in its answer, and makes no others.
-        const { forks } = await make();
+        const { forks } = await abandoned(make);
         const unknown = forks.map(({ run }) => Sandbox.ofClient(client, results.runInfo(run).runId));
         await Promise.allSettled(unknown.map((sandbox) => sandbox.kill({ deleteWorkspace: true })));
       });
     }
     throw error;
+  }
+}
+
+/** The answer about forks that nobody wants any more: the same request has their ids in it, and makes no others. */
+async function abandoned<T>(make: () => Promise<T>): Promise<T> {
+  for (let left = ABANDONINGS; ; left--) {
+    try {
+      return await make();
+    } catch (error) {
+      // Not now, such as without a log: that is perhaps why they are abandoned.
+      if (left === 1 || !(error instanceof RateLimited || error instanceof Unavailable)) {
+        throw error;
+      }
+    }
+    await sleep(ABANDONING_PAUSE);
   }
 }
 

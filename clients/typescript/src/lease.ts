@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "./client.js";
-import { CofferdamError, DaemonUnreachable } from "./errors.js";
+import { CofferdamError, NoConnection } from "./errors.js";
 
 // Renewals in a lease: two may be late or lost.
 const RENEWALS = 3;
@@ -32,7 +32,7 @@ async function keep(client: Client, runId: string, lease: number, signal: AbortS
     try {
       await client.runs.keepAliveRun({ runId }, { timeout: TIMEOUT, signal });
     } catch (error) {
-      if (error instanceof CofferdamError && !(error instanceof DaemonUnreachable)) {
+      if (error instanceof CofferdamError && !(error instanceof NoConnection)) {
         return;
       }
     }

@@ -27,7 +27,8 @@ export async function* resumed<T>(
     } catch (error) {
       const pause = transport.isLost(error) ? patience.pause() : null;
       if (pause === null) {
-        throw error;
+        // It only reads.
+        throw transport.lost(error, null, true);
       }
       await sleep(pause, signal);
     }

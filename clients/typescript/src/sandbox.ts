@@ -6,7 +6,7 @@ import { Caller, either } from "./caller.js";
 import { Calls } from "./calls.js";
 import { Client } from "./client.js";
 import { Commands } from "./commands.js";
-import { CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound } from "./errors.js";
+import { DaemonUnreachable, Denied, InvalidArgument, NotFound, RateLimited, Unavailable } from "./errors.js";
 import { Files } from "./files.js";
 import { type ForkOptions, type Forks, fork } from "./forks.js";
 import { type ForwardOptions, PortForward } from "./forward.js";
@@ -19,6 +19,7 @@ import * as results from "./results.js";
 import { Search } from "./search.js";
 import { Sessions } from "./sessions.js";
 import type { Tls } from "./settings.js";
+import { leftNothing } from "./status.js";
 import { Stream } from "./stream.js";
 import { sleep } from "./transport.js";
 import {
@@ -136,7 +137,7 @@ export interface CreateOptions extends ConnectOptions {
    * `Sandbox.find` finds it. Default: none, and each call makes another sandbox.
    */
   requestId?: string;
-  /** Aborting it ends the making; no run is left behind, unless it has a `requestId`. */
+  /** Aborting it ends the making, and the run that the daemon may have made; see `create`. */
   signal?: AbortSignal;
 }
 
@@ -237,7 +238,10 @@ export class Sandbox implements AsyncDisposable {
   /**
    * Makes a sandbox and returns when it is ready.
    *
-   * Throws `DaemonUnreachable`, `NotFound` (profile, image), `Denied`, `Overloaded`, `Unavailable` (the engine).
+   * Throws `DaemonUnreachable`, `NotPermitted`, `NotFound` (profile, image), `Denied`, `Overloaded`, `Unavailable` (the
+   * engine). Aborted, or without an answer, it ends the run that the daemon may have made, unless that has a `requestId`.
+   * Behind a balancer another node may be asked than the one that made the run: give a `lease` with `keepAlive` there, so
+   * that a lost run ends by itself.
    */
   static async create(options: CreateOptions): Promise<Sandbox> {
     const { workspace = Managed(), issueToken = false, signal, lease, requestId = "" } = options;
@@ -279,9 +283,8 @@ export class Sandbox implements AsyncDisposable {
       origin.keeping = options.keepAlive && lease !== undefined ? new Keeping(client, runId, lease) : null;
       return new Sandbox(client, runId, initial(options), origin);
     } catch (error) {
-      // A refusal leaves no run, and has a reason. One that has a name can be asked for again.
-      const refused = error instanceof CofferdamError && error.reason !== "";
-      if (!refused && requestId === "") {
+      // A run that has a name can be asked for again.
+      if (requestId === "" && !leftNothing(error)) {
         client.transport.afterwards(() => abandon(client, request.requestId, runId));
       }
       if (ownsClient) {
@@ -295,7 +298,8 @@ export class Sandbox implements AsyncDisposable {
   /**
    * The sandbox that `create` was asked for by this `requestId`, if this daemon has it, also one that has ended.
    *
-   * Where an answer of `create` was lost, ask each node.
+   * One node answers, behind a balancer any of them, so that null says nothing about the others: connect to each node by its
+   * own address.
    */
   static async find(requestId: string, options: ConnectOptions = {}): Promise<Sandbox | null> {
     const { client, ownsClient } = connection(options);
@@ -522,7 +526,8 @@ export class Sandbox implements AsyncDisposable {
    * The host, its engine or the daemon has ended the sandbox, or its node is gone: a result of it says nothing.
    *
    * False while it lives, and where its programs, its own time or a client ended it. `info()` has the evidence. The handle
-   * never stands for another run.
+   * never stands for another run. Throws `NotPermitted` and `CertificateRefused` where this client is not let in: that says
+   * nothing about the sandbox.
    */
   async failedByInfrastructure(): Promise<boolean> {
     try {
@@ -724,20 +729,24 @@ function connection(options: Connection): { client: Client; ownsClient: boolean 
  * Ends a run that nobody wants any more: this one, or that of a request whose answer was lost.
  *
  * A request without an id of a node may reach any node of a fleet, so that not every attempt asks the one that has the run.
+ * Behind a balancer none of them may. There is no list of nodes here to ask one after the other.
  */
 async function abandon(client: Client, requestId: string, known: string): Promise<void> {
   let runId = known;
   for (let attempt = 0; attempt < ABANDONINGS; attempt++) {
-    if (runId === "") {
-      const { runs } = await client.runs.listRuns({ requestId, pageSize: 1 });
-      runId = runs[0]?.runId ?? "";
-    }
-    if (runId !== "") {
-      try {
+    try {
+      if (runId === "") {
+        const { runs } = await client.runs.listRuns({ requestId, pageSize: 1 });
+        runId = runs[0]?.runId ?? "";
+      }
+      if (runId !== "") {
         await client.runs.stopRun({ runId });
         return;
-      } catch (error) {
-        none(error);
+      }
+    } catch (error) {
+      // Not now, such as without a log: that is perhaps why it is abandoned.
+      if (!(error instanceof NotFound || error instanceof RateLimited || error instanceof Unavailable)) {
+        throw error;
       }
     }
     // The daemon may not have begun with it.

@@ -135,32 +135,37 @@ export function refused(error: unknown): unknown {
 const CERTIFICATE_ALERT =
   /alert (certificate required|bad certificate|unknown ca|certificate (?:expired|revoked|unknown))/;
 
+/** How gRPC's message begins where no connection came about. */
+const UNCONNECTED = "No connection established";
+
 /** Why there is no connection: no socket, nothing that listens, a socket that this user may not open, or no certificate. */
-export function unreachable(details: string): errors.DaemonUnreachable {
+export function unreachable(details: string): errors.NoConnection {
+  // gRPC says so where no connection came about: nothing of the request has left this process.
+  const facts = { retrySafe: details.startsWith(UNCONNECTED) };
   const alert = CERTIFICATE_ALERT.exec(details)?.[1];
   if (alert !== undefined) {
     const why =
       alert === "certificate required"
         ? "it requires a client certificate"
         : `it does not accept this client's certificate (${alert})`;
-    return new errors.DaemonUnreachable(
-      `the daemon closed the connection after the TLS handshake: ${why}; \`tls\` or COFFERDAM_TLS names the directory of one`,
-    );
+    return new errors.CertificateRefused(`the daemon closed the connection after the TLS handshake: ${why}`, facts);
   }
-  const [, code, path = ""] = /connect (EACCES|ENOENT|ECONNREFUSED) (\/.*)$/.exec(details) ?? [];
+  const [, code, path = ""] =
+    /connect (EACCES|ENOENT|ECONNREFUSED) (\/.*?)(?:\. Resolution note: .*)?$/.exec(details) ?? [];
   switch (code) {
     case "EACCES": {
       const who = whoMayOpen(path);
-      return new errors.NotPermitted(`you may not use the daemon's socket ${path}${who && ` (${who})`}`);
+      return new errors.NotPermitted(`you may not use the daemon's socket ${path}${who && ` (${who})`}`, facts);
     }
     case "ENOENT":
-      return new errors.DaemonUnreachable(`there is no daemon: ${path} does not exist`);
+      return new errors.DaemonUnreachable(`there is no daemon: ${path} does not exist`, facts);
     case "ECONNREFUSED":
       return new errors.DaemonUnreachable(
         `there is no daemon: the socket ${path} exists, but no process listens on it`,
+        facts,
       );
     default:
-      return new errors.DaemonUnreachable(`the daemon does not answer: ${details}`);
+      return new errors.DaemonUnreachable(`the daemon does not answer: ${details}`, facts);
   }
 }
 
@@ -183,6 +188,22 @@ function whoMayOpen(path: string): string {
 function account(file: string, id: number): string {
   const lines = readFileSync(file, "utf8").split("\n");
   return lines.map((line) => line.split(":")).find((fields) => fields[2] === String(id))?.[0] ?? String(id);
+}
+
+/**
+ * Marks the error of a request of which an earlier attempt may have been carried out, its answer lost. It says nothing about
+ * that attempt, also where it refuses the last one.
+ */
+export function afterLostAttempt(error: unknown, repeatable: boolean): void {
+  if (error instanceof errors.CofferdamError) {
+    error.followsLostAttempt = true;
+    error.retrySafe &&= repeatable;
+  }
+}
+
+/** Whether a request was refused, and no attempt of it may have been carried out: then it has made nothing. */
+export function leftNothing(error: unknown): boolean {
+  return error instanceof errors.CofferdamError && error.reason !== "" && !error.followsLostAttempt;
 }
 
 /** The error for a call that ran and failed. `ofFile`: a thing that is not found is a file. */

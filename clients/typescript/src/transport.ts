@@ -19,11 +19,11 @@ import {
   connectivityState,
   Metadata,
 } from "@grpc/grpc-js";
-import { DaemonUnreachable, NodeLostError } from "./errors.js";
+import { DaemonUnreachable, NoConnection, NodeLostError } from "./errors.js";
 import { begun, feed, type Requests } from "./feed.js";
 import { NODE_METADATA, nodeFor } from "./node.js";
 import { Patience, type Settings } from "./settings.js";
-import { refused } from "./status.js";
+import { afterLostAttempt, refused } from "./status.js";
 import { currentTrace } from "./trace.js";
 
 /** Options of one request. */
@@ -80,7 +80,10 @@ export class Transport {
     // Only the node that took a request knows its id. In a fleet a request that names no node may reach another.
     const isFound = named && (!this.#isInFleet || nodeFor(method.input, request) !== null);
     const repeats = isFound || (options.repeatable ?? mayRepeat(method));
+    const isSafe = options.repeatable ?? mayRepeat(method);
     let patience: Patience | null = null;
+    // An earlier attempt was lost and may have been carried out, whatever happens to those after it.
+    let isSent = false;
     if (!repeats) {
       await this.#reconnected(options.signal);
     }
@@ -95,10 +98,15 @@ export class Transport {
         const refusal = refused(error);
         patience ??= this.patience();
         const pause = repeats && this.isLost(refusal) ? patience.pause() : null;
+        const isUnsent = refusal instanceof NoConnection && refusal.retrySafe;
         if (pause === null) {
           const id = named && "requestId" in request ? String(request.requestId) : null;
-          throw this.lost(refusal, id, options.repeatable ?? mayRepeat(method));
+          if (isSent) {
+            afterLostAttempt(refusal, isSafe);
+          }
+          throw this.lost(refusal, id, isSafe || (isUnsent && !isSent));
         }
+        isSent ||= !isUnsent;
         await sleep(pause, options.signal);
       }
     }
@@ -245,12 +253,17 @@ export class Transport {
 
   /** A daemon that answered before no longer does: it may come back. */
   isLost(error: unknown): boolean {
-    return this.#connected && error instanceof DaemonUnreachable;
+    return this.#connected && error instanceof NoConnection;
   }
 
-  /** The error for a daemon that answered before and did not come back; anything else as it is. */
+  /** The error for a daemon that answered before and did not come back; anything else is of the same class. */
   lost(error: unknown, requestId: string | null, retrySafe: boolean): unknown {
-    if (!this.#connected || !(error instanceof DaemonUnreachable) || error instanceof NodeLostError) {
+    if (!(this.#connected && error instanceof NoConnection)) {
+      return error;
+    }
+    if (!(error instanceof DaemonUnreachable)) {
+      // The daemon no longer takes this client: an attempt before that may have been carried out.
+      error.retrySafe = retrySafe;
       return error;
     }
     return new NodeLostError(error.message, { callId: error.callId, requestId, retrySafe });

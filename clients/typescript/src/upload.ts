@@ -122,6 +122,15 @@ export class Upload {
 
   /** Throws `ApprovalRequired`, `PreconditionFailed`, `LimitExceeded` and others. */
   async done(): Promise<WriteResult> {
+    try {
+      return await this.#carriedOut();
+    } catch (error) {
+      // It may have been carried out, also where only a question about it found no daemon.
+      throw this.#callbackThrew ? error : this.#caller.client.transport.lost(error, this.#requestId, false);
+    }
+  }
+
+  async #carriedOut(): Promise<WriteResult> {
     const { transport } = this.#caller.client;
     const patience = transport.patience();
     for (;;) {

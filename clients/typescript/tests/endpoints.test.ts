@@ -10,10 +10,12 @@ import { after, afterEach, before, describe, test } from "node:test";
 import { inspect } from "node:util";
 import {
   AuthenticationFailed,
+  CertificateRefused,
   Client,
   type Connection,
   DaemonUnreachable,
   Denied,
+  InfrastructureError,
   InvalidArgument,
   Sandbox,
 } from "@cofferdam/sdk";
@@ -129,8 +131,9 @@ test("a daemon that requires a certificate is named as the one that closes the c
   await using daemon = await Daemon.start({ config: ACCESS, tcp: `address: '127.0.0.1:0', ${tls}` });
   const without = { endpoint: `https://localhost:${daemon.port}`, tls: { ca: authority } };
   await assert.rejects(Sandbox.create({ profile: "open", ...without }), (error) => {
-    assert(error instanceof DaemonUnreachable, String(error));
-    assert.match(error.message, /it requires a client certificate.*COFFERDAM_TLS/);
+    assert(error instanceof CertificateRefused && !(error instanceof InfrastructureError), String(error));
+    assert.match(error.message, /it requires a client certificate/);
+    assert.match(error.hint, /COFFERDAM_TLS/);
     return true;
   });
 });

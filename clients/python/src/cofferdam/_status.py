@@ -72,14 +72,15 @@ def refused(error: _Failed, call_id: str | None = None) -> errors.CofferdamError
         if code is grpc.StatusCode.INTERNAL and message.rstrip(".") == UNSENT:
             made = errors.DaemonUnreachable
         if made is errors.DaemonUnreachable:
-            made, message = unreachable(message)
-            return made(message, call_id=call_id, fault="infrastructure", retry_safe=never_left(error))
+            kind, message = unreachable(message)
+            fault: Fault = "infrastructure" if issubclass(kind, errors.InfrastructureError) else "caller"
+            return kind(message, call_id=call_id, fault=fault, retry_safe=never_left(error))
         return made(message, call_id=call_id)
     details, blame = _told_apart(dict(info.metadata))
     return made_of(info.reason, message, details, call_id or details.get("call_id"), retry_after, blame)
 
 
-def unreachable(message: str) -> tuple[type[errors.DaemonUnreachable], str]:
+def unreachable(message: str) -> tuple[type[errors.NoConnection], str]:
     """Why there is no connection: no socket, nothing that listens, a socket closed to this user, or no certificate."""
     socket = _SOCKET.search(message)
     path = socket.group(1) if socket else ""
@@ -91,9 +92,9 @@ def unreachable(message: str) -> tuple[type[errors.DaemonUnreachable], str]:
     if path and "Connection refused" in message:
         return errors.DaemonUnreachable, f"there is no daemon: the socket {path} exists, but no process listens on it"
     if UNWRAPPED in message:
-        return errors.DaemonUnreachable, (
+        return errors.CertificateRefused, (
             "the daemon closed the connection after the TLS handshake: it requires a client certificate, or does not accept "
-            "this client's; `tls` or COFFERDAM_TLS names the directory of one"
+            "this client's"
         )
     return errors.DaemonUnreachable, f"the daemon does not answer: {message}"
 
@@ -205,6 +206,21 @@ def lost(error: errors.DaemonUnreachable, request_id: str, *, retry_safe: bool) 
     made = errors.NodeLostError(error.message, call_id=error.call_id, fault="infrastructure", retry_safe=retry_safe)
     made.request_id = request_id or None
     return made
+
+
+def after_lost_attempt(error: errors.CofferdamError, *, repeatable: bool) -> errors.CofferdamError:
+    """Marks the error of a request of which an earlier attempt may have been carried out, its answer lost.
+
+    It says nothing about that attempt, also where it refuses the last one.
+    """
+    error._follows_lost_attempt = True
+    error.retry_safe = error.retry_safe and repeatable
+    return error
+
+
+def left_nothing(error: BaseException) -> bool:
+    """Whether a request was refused, and no attempt of it may have been carried out: then it has made nothing."""
+    return isinstance(error, errors.CofferdamError) and bool(error.reason) and not error._follows_lost_attempt
 
 
 def is_void(details: Mapping[str, str]) -> bool:

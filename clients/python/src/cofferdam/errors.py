@@ -51,6 +51,8 @@ class CofferdamError(Exception):
         self.retry_safe = retry_safe
         #: Facts that show whose failure it is, such as `engine.exit_code` or `cgroup.limit_hits`.
         self.evidence: Mapping[str, str] = MappingProxyType(dict(evidence or {}))
+        # An attempt before this one was sent, and its answer was lost: it may have been carried out.
+        self._follows_lost_attempt = False
 
     def __reduce__(self) -> tuple[object, ...]:
         """For frameworks that hand errors from one process to another."""
@@ -84,7 +86,11 @@ class InfrastructureError(CofferdamError):
     HINT = "It says nothing about the program: make another sandbox and begin again."
 
 
-class DaemonUnreachable(InfrastructureError, ConnectionError):
+class NoConnection(CofferdamError):
+    """There is no connection to a daemon: it is a `DaemonUnreachable`, `NotPermitted` or `CertificateRefused`."""
+
+
+class DaemonUnreachable(NoConnection, InfrastructureError, ConnectionError):
     """No daemon answers, or the connection to it was lost and it did not come back."""
 
     HINT = "See `systemctl status cofferd`, or name its endpoint with COFFERDAM_ENDPOINT."
@@ -102,12 +108,18 @@ class NodeLostError(DaemonUnreachable):
     request_id: str | None = None
 
 
-class NotPermitted(DaemonUnreachable, PermissionError):
-    """This user may not open the daemon's socket. The message says who may."""
+class NotPermitted(NoConnection, PermissionError):
+    """This user may not open the daemon's socket. The message says who may. It is no `InfrastructureError`."""
 
     HINT = (
         "Become a member of its group, and log in again. `access` in the daemon's configuration says what a member may do."
     )
+
+
+class CertificateRefused(NoConnection, PermissionError):
+    """The daemon ended the TLS handshake for lack of a certificate that it accepts. It is no `InfrastructureError`."""
+
+    HINT = "`tls` or COFFERDAM_TLS names the directory of a client's certificate; `coffer tls init` makes one."
 
 
 class AuthenticationFailed(CofferdamError):

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from cofferdam import _results, v1
 from cofferdam._async.caller import Caller
-from cofferdam.errors import DaemonUnreachable
+from cofferdam.errors import DaemonUnreachable, NoConnection
 from cofferdam.types import ApprovalInfo
 
 State: TypeAlias = Literal["pending", "approved", "denied", "expired", "cancelled"]
@@ -55,10 +55,10 @@ class Approvals:
                         patience.restore()
                         yield _results.approval(change.approval)
                 raise DaemonUnreachable("the daemon ended the stream")
-            except DaemonUnreachable as error:
+            except NoConnection as error:
                 pause = patience.pause() if transport.is_lost(error) else None
                 if pause is None:
-                    raise
+                    raise transport.lost(error, request, retry_safe=True) from None
                 await transport.reconnect(pause)
 
     async def _decide(

@@ -21,13 +21,14 @@ from cofferdam._options import Options
 from cofferdam._output import Output
 from cofferdam._requests import only_reads
 from cofferdam._settings import Patience, Pauses
-from cofferdam._status import failed, is_void
+from cofferdam._status import after_lost_attempt, failed, is_void
 from cofferdam.errors import (
     ApprovalRequired,
     AwaitingApproval,
     CofferdamError,
     DaemonUnreachable,
     Interrupted,
+    NoConnection,
     NotFound,
     PreconditionFailed,
     RateLimited,
@@ -99,20 +100,26 @@ class Call:
         return Outcome(response, self._stdout.whole(), self._stderr.whole())
 
     async def _response(self, patience: Patience) -> v1.CallResponse:
-        repeatable = bool(self._request.request_id) or only_reads(self._request.operation)
+        reads = only_reads(self._request.operation)
+        repeatable = bool(self._request.request_id) or reads
+        # An attempt was lost and may have been carried out.
+        is_sent = False
         while True:
             try:
                 response = await self._streamed(patience)
                 # A daemon that ends answers so to those who wait for a person; the next one goes on.
                 if response.status != PENDING or not self._request.wait_for_approval:
                     return response
-            except DaemonUnreachable as error:
+            except NoConnection as error:
                 pause = patience.pause() if repeatable and self._transport.is_lost(error) else None
                 if pause is None:
-                    raise self._transport.lost(
-                        error, self._request, retry_safe=only_reads(self._request.operation)
-                    ) from None
+                    raise self._transport.lost(error, self._request, retry_safe=reads) from None
+                is_sent = is_sent or not error.retry_safe
                 await self._transport.reconnect(pause)
+            except CofferdamError as error:
+                if is_sent and not self.telling:
+                    after_lost_attempt(error, repeatable=reads)
+                raise
             if self._call_id:
                 try:
                     return await self._polled()
@@ -121,13 +128,11 @@ class Call:
                     if self._stdout.next or self._stderr.next:
                         raise
                     self._call_id = ""
-                except DaemonUnreachable as error:
+                except NoConnection as error:
                     if self.telling:
                         raise
                     # The question may be repeated, but the call has begun.
-                    raise self._transport.lost(
-                        error, self._request, retry_safe=only_reads(self._request.operation)
-                    ) from None
+                    raise self._transport.lost(error, self._request, retry_safe=reads) from None
 
     async def _streamed(self, patience: Patience) -> v1.CallResponse:
         response: v1.CallResponse | None = None

@@ -16,6 +16,7 @@ from cofferdam.errors import (
     CofferdamError,
     DaemonUnreachable,
     FileNotFound,
+    NoConnection,
     NotFound,
     PreconditionFailed,
 )
@@ -68,7 +69,7 @@ class Download:
             try:
                 async with aclosing(self._caller.client.files.download_file(request)) as messages:
                     return self._checked(await self._taken(messages))
-            except DaemonUnreachable as error:
+            except NoConnection as error:
                 if self._offset > before:
                     patience.restore()
                 await self._wait(patience, error)
@@ -84,15 +85,16 @@ class Download:
             try:
                 async with aclosing(self._caller.client.files.download_archive(request)) as messages:
                     return self._checked(await self._taken(messages))
-            except DaemonUnreachable as error:
+            except NoConnection as error:
                 await self._wait(patience, error)
 
-    async def _wait(self, patience: Patience, error: DaemonUnreachable) -> None:
+    async def _wait(self, patience: Patience, error: NoConnection) -> None:
         """Until the next attempt. Raises the error where there is none."""
         lost = error is not self._progress.error and self._transport.is_lost(error)
         pause = patience.pause() if lost else None
         if pause is None:
-            raise error
+            # It only reads.
+            raise (self._transport.lost(error, None, retry_safe=True) if lost else error) from None
         await self._transport.reconnect(pause)
 
     async def _taken(self, messages: AsyncGenerator[Message, None]) -> v1.ReadResult:

@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, overload
 from typing_extensions import Self
 
 from cofferdam import _requests, _results, v1
-from cofferdam._async.transport import together
+from cofferdam._async.transport import sleep, together
 from cofferdam._options import Options
-from cofferdam.errors import CofferdamError, CommandError, DaemonUnreachable, NotFound, PreconditionFailed, RunNotReady
+from cofferdam._status import left_nothing
+from cofferdam.errors import (
+    CofferdamError,
+    CommandError,
+    DaemonUnreachable,
+    NotFound,
+    PreconditionFailed,
+    RateLimited,
+    RunNotReady,
+    Unavailable,
+)
 from cofferdam.types import CommandResult, Comparison, ForkFailure, Limits
 
 if TYPE_CHECKING:
@@ -21,6 +31,9 @@ if TYPE_CHECKING:
 
 # Seconds. The answer comes when all forks are ready, and each may need a container.
 FORK_TIMEOUT = 600.0
+# How often forks that nobody wants any more are asked for, and seconds between.
+ABANDONINGS = 20
+ABANDONING_PAUSE = 0.1
 # Seconds. A comparison reads all that the runs have changed.
 COMPARE_TIMEOUT = 300.0
 
@@ -163,8 +176,7 @@ async def fork(
         if issue_tokens and not all(one.token for one in made.forks):
             raise DaemonUnreachable("the connection was lost, and the tokens of the forks with it")
     except BaseException as error:
-        # A refusal leaves no run, and has a reason.
-        if not (isinstance(error, CofferdamError) and error.reason):
+        if not left_nothing(error):
             client._transport.afterwards(_abandon(client, request))
         raise
     # A variable of a call would replace that of the fork.
@@ -227,9 +239,16 @@ async def _killed(sandbox: AsyncSandbox) -> CofferdamError | None:
 
 async def _abandon(client: AsyncClient, request: v1.ForkRunRequest) -> None:
     """Ends forks whose ids nobody has learned. The same request has them in its answer, and makes no others."""
-    try:
-        made = await client.checkpoints.fork_run(request, timeout=FORK_TIMEOUT)
-    except CofferdamError:
+    for _ in range(ABANDONINGS):
+        try:
+            made = await client.checkpoints.fork_run(request, timeout=FORK_TIMEOUT)
+            break
+        except (RateLimited, Unavailable):
+            # Not now, such as without a log: that is perhaps why they are abandoned.
+            await sleep(ABANDONING_PAUSE)
+        except CofferdamError:
+            return
+    else:
         return
     await together([partial(_killed, _sandbox(client, one.run.run_id, Options(), token="")) for one in made.forks])
 

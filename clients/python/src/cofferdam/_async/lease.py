@@ -3,7 +3,7 @@
 from cofferdam import v1
 from cofferdam._async.client import AsyncClient
 from cofferdam._async.transport import Background, Lock, sleep
-from cofferdam.errors import CofferdamError, DaemonUnreachable
+from cofferdam.errors import CofferdamError, NoConnection
 
 # Renewals in a lease: two may be late or lost.
 RENEWALS = 3
@@ -39,7 +39,7 @@ async def keep(client: AsyncClient, run_id: str, lease: float) -> None:
         await sleep(lease / RENEWALS)
         try:
             await client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=run_id), timeout=TIMEOUT)
-        except DaemonUnreachable:
+        except NoConnection:
             continue
         except CofferdamError:
             return

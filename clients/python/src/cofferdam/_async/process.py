@@ -20,7 +20,7 @@ from cofferdam._async.transport import sleep
 from cofferdam._method import Method
 from cofferdam._output import Output
 from cofferdam._signals import parse
-from cofferdam.errors import DaemonUnreachable, NotFound, PreconditionFailed, TimedOut
+from cofferdam.errors import DaemonUnreachable, NoConnection, NotFound, PreconditionFailed, TimedOut
 from cofferdam.types import CommandOutput, PtySize, Signal
 
 RUNNING = v1.Process.State.RUNNING
@@ -97,10 +97,10 @@ class Process:
                             yield piece
                 if reading.process is None:
                     raise DaemonUnreachable("the daemon ended the stream")
-            except DaemonUnreachable as error:
+            except NoConnection as error:
                 pause = patience.pause() if self.transport.is_lost(error) else None
                 if pause is None:
-                    raise
+                    raise self.transport.lost(error, request, retry_safe=True) from None
                 await self.transport.reconnect(pause)
             except TimedOut:
                 raise self._still_running() from None

@@ -6,7 +6,7 @@ from contextlib import closing
 
 from cofferdam import _results, v1
 from cofferdam._sync.caller import Caller
-from cofferdam.errors import DaemonUnreachable
+from cofferdam.errors import DaemonUnreachable, NoConnection
 from cofferdam.types import AuditEvent
 
 
@@ -37,8 +37,8 @@ class Audit:
                 if not follow:
                     return
                 raise DaemonUnreachable("the daemon ended the stream")
-            except DaemonUnreachable as error:
+            except NoConnection as error:
                 pause = patience.pause() if client._transport.is_lost(error) else None
                 if pause is None:
-                    raise
+                    raise client._transport.lost(error, request, retry_safe=True) from None
                 client._transport.reconnect(pause)

@@ -17,6 +17,7 @@ from cofferdam.errors import (
     CofferdamError,
     DaemonUnreachable,
     FileNotFound,
+    NoConnection,
     NotFound,
     PreconditionFailed,
 )
@@ -69,7 +70,7 @@ class Download:
             try:
                 with closing(self._caller.client.files.download_file(request)) as messages:
                     return self._checked(self._taken(messages))
-            except DaemonUnreachable as error:
+            except NoConnection as error:
                 if self._offset > before:
                     patience.restore()
                 self._wait(patience, error)
@@ -85,15 +86,16 @@ class Download:
             try:
                 with closing(self._caller.client.files.download_archive(request)) as messages:
                     return self._checked(self._taken(messages))
-            except DaemonUnreachable as error:
+            except NoConnection as error:
                 self._wait(patience, error)
 
-    def _wait(self, patience: Patience, error: DaemonUnreachable) -> None:
+    def _wait(self, patience: Patience, error: NoConnection) -> None:
         """Until the next attempt. Raises the error where there is none."""
         lost = error is not self._progress.error and self._transport.is_lost(error)
         pause = patience.pause() if lost else None
         if pause is None:
-            raise error
+            # It only reads.
+            raise (self._transport.lost(error, None, retry_safe=True) if lost else error) from None
         self._transport.reconnect(pause)
 
     def _taken(self, messages: Generator[Message, None]) -> v1.ReadResult:

@@ -4,7 +4,7 @@
 from cofferdam import v1
 from cofferdam._sync.client import Client
 from cofferdam._sync.transport import Background, Lock, sleep
-from cofferdam.errors import CofferdamError, DaemonUnreachable
+from cofferdam.errors import CofferdamError, NoConnection
 
 # Renewals in a lease: two may be late or lost.
 RENEWALS = 3
@@ -40,7 +40,7 @@ def keep(client: Client, run_id: str, lease: float) -> None:
         sleep(lease / RENEWALS)
         try:
             client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=run_id), timeout=TIMEOUT)
-        except DaemonUnreachable:
+        except NoConnection:
             continue
         except CofferdamError:
             return

@@ -21,7 +21,7 @@ from cofferdam._signals import parse
 from cofferdam._sync.caller import Caller
 from cofferdam._sync.stdin import now
 from cofferdam._sync.transport import sleep
-from cofferdam.errors import DaemonUnreachable, NotFound, PreconditionFailed, TimedOut
+from cofferdam.errors import DaemonUnreachable, NoConnection, NotFound, PreconditionFailed, TimedOut
 from cofferdam.types import CommandOutput, PtySize, Signal
 
 RUNNING = v1.Process.State.RUNNING
@@ -96,10 +96,10 @@ class Process:
                             yield piece
                 if reading.process is None:
                     raise DaemonUnreachable("the daemon ended the stream")
-            except DaemonUnreachable as error:
+            except NoConnection as error:
                 pause = patience.pause() if self.transport.is_lost(error) else None
                 if pause is None:
-                    raise
+                    raise self.transport.lost(error, request, retry_safe=True) from None
                 self.transport.reconnect(pause)
             except TimedOut:
                 raise self._still_running() from None

@@ -15,6 +15,7 @@ from typing_extensions import Self
 
 from cofferdam import _requests, _results, v1
 from cofferdam._options import OnAwaitingApproval, Options
+from cofferdam._status import left_nothing
 from cofferdam._sync.approvals import Approvals
 from cofferdam._sync.audit import Audit
 from cofferdam._sync.caller import Caller
@@ -30,7 +31,15 @@ from cofferdam._sync.pty import Pty
 from cofferdam._sync.search import Search
 from cofferdam._sync.sessions import Sessions
 from cofferdam._sync.transport import sleep
-from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound
+from cofferdam.errors import (
+    CofferdamError,
+    DaemonUnreachable,
+    Denied,
+    InvalidArgument,
+    NotFound,
+    RateLimited,
+    Unavailable,
+)
 from cofferdam.types import (
     Base,
     Checkpoint,
@@ -173,8 +182,10 @@ class Sandbox:
         `client`, else `endpoint`, `token` and `tls`: the daemon; default: see `Client`. A client that is given stays
         open.
 
-        Raises `DaemonUnreachable`, `NotFound` (profile, image), `Denied`, `Overloaded`, `Unavailable` (the engine).
-        Cancelled, it leaves no run behind, unless it has a `request_id`.
+        Raises `DaemonUnreachable`, `NotPermitted`, `NotFound` (profile, image), `Denied`, `Overloaded`, `Unavailable` (the
+        engine). Cancelled, or without an answer, it ends the run that the daemon may have made, unless that has a
+        `request_id`. Behind a balancer another node may be asked than the one that made the run: give a `lease` with
+        `keep_alive` there, so that a lost run ends by itself.
         """
         if keep_alive and lease is None:
             raise InvalidArgument("keep_alive: is for a sandbox with a lease", reason="INVALID_ARGUMENT")
@@ -217,8 +228,8 @@ class Sandbox:
                 # It is told once: a repetition does not have it.
                 raise DaemonUnreachable("the connection was lost, and the run's token with it")
         except BaseException as error:
-            # A refusal leaves no run, and has a reason. One that has a name can be asked for again.
-            if not request_id and not (isinstance(error, CofferdamError) and error.reason):
+            # A run that has a name can be asked for again.
+            if not request_id and not left_nothing(error):
                 run_id = "" if made is None else made.run.run_id
                 client._transport.afterwards(_abandon(client, request.request_id, run_id, owns_client=owns_client))
             elif owns_client:
@@ -280,7 +291,8 @@ class Sandbox:
     ) -> Self | None:
         """The sandbox that `create` was asked for by this name, if this daemon has it, also one that has ended.
 
-        Arguments are those of `connect`. Where an answer of `create` was lost, ask each node.
+        Arguments are those of `connect`. One node answers, behind a balancer any of them, so that None says nothing about
+        the others: connect to each node by its own address.
         """
         owns_client = client is None
         client = Client(endpoint, token, tls=tls) if client is None else client
@@ -472,7 +484,8 @@ class Sandbox:
         """The host, its engine or the daemon has ended the sandbox, or its node is gone: a result of it says nothing.
 
         False while it lives, and where its programs, its own time or a client ended it. `info()` has the evidence. The
-        handle never stands for another run.
+        handle never stands for another run. Raises `NotPermitted` and `CertificateRefused` where this client is not let in:
+        that says nothing about the sandbox.
         """
         try:
             return (self.info()).failed_by_infrastructure
@@ -663,14 +676,16 @@ def _abandon(client: Client, request_id: str, run_id: str, *, owns_client: bool)
     """Ends a run that nobody wants any more: this one, or that of a request whose answer was lost.
 
     A request without an id of a node may reach any node of a fleet, so that not every attempt asks the one that has the run.
+    Behind a balancer none of them may. There is no list of nodes here to ask one after the other.
     """
     with suppress(CofferdamError):
         for _ in range(ABANDONINGS):
-            if not run_id:
-                page = client.runs.list_runs(v1.ListRunsRequest(request_id=request_id, page_size=1))
-                run_id = page.runs[0].run_id if page.runs else ""
-            if run_id:
-                with suppress(NotFound):
+            # Not now, such as without a log: that is perhaps why it is abandoned.
+            with suppress(NotFound, RateLimited, Unavailable):
+                if not run_id:
+                    page = client.runs.list_runs(v1.ListRunsRequest(request_id=request_id, page_size=1))
+                    run_id = page.runs[0].run_id if page.runs else ""
+                if run_id:
                     client.runs.stop_run(v1.StopRunRequest(run_id=run_id))
                     break
             # The daemon may not have begun with it.

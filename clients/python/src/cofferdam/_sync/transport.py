@@ -17,8 +17,8 @@ from typing_extensions import ParamSpec
 from cofferdam._method import Method, Request, Response
 from cofferdam._node import names_node
 from cofferdam._settings import Patience, Settings
-from cofferdam._status import lost, never_left, refused
-from cofferdam.errors import Cancelled, CofferdamError, DaemonUnreachable
+from cofferdam._status import after_lost_attempt, lost, never_left, refused
+from cofferdam.errors import Cancelled, CofferdamError, DaemonUnreachable, NoConnection
 
 #: Takes a piece of output as text.
 OutputCallback: TypeAlias = Callable[[str], None]
@@ -183,8 +183,8 @@ class Transport:
         call = self._callables.get(method.path) or self._callable(method, "unary_unary")
         timeout = self.settings.request_timeout if timeout is None else timeout
         patience: Patience | None = None
-        # Of all attempts: one that was lost may have been carried out, whatever happened to those after it.
-        unsent = True
+        # An earlier attempt was lost and may have been carried out, whatever happens to those after it.
+        is_sent = False
         while True:
             try:
                 metadata = self.settings.metadata_for(request)
@@ -192,7 +192,8 @@ class Transport:
                 response, answered = call.with_call(request, timeout=timeout, metadata=metadata)
                 self._is_in_fleet = self._is_in_fleet or names_node(answered.initial_metadata())
             except grpc.RpcError as error:
-                refusal, unsent = refused(error), unsent and never_left(error)
+                refusal, is_unsent = refused(error), never_left(error)
+                unsent = is_unsent and not is_sent
                 may_repeat = method.may_repeat(request, is_in_fleet=self._is_in_fleet) or unsent
             else:
                 self._connected = True
@@ -200,7 +201,9 @@ class Transport:
             patience = patience or self.patience()
             pause = patience.pause() if may_repeat and self.is_lost(refusal) else None
             if pause is None:
+                refusal = after_lost_attempt(refusal, repeatable=method.repeatable) if is_sent else refusal
                 raise self.lost(refusal, request, retry_safe=method.repeatable or unsent)
+            is_sent = not unsent
             self.reconnect(pause)
 
     def stream(
@@ -269,11 +272,15 @@ class Transport:
 
     def is_lost(self, error: Exception) -> bool:
         """A daemon that answered before no longer does: it may come back."""
-        return self._connected and isinstance(error, DaemonUnreachable)
+        return self._connected and isinstance(error, NoConnection)
 
     def lost(self, error: CofferdamError, request: object, *, retry_safe: bool) -> CofferdamError:
-        """The error for a daemon that answered before and did not come back; any other as it is."""
-        if not self._connected or not isinstance(error, DaemonUnreachable):
+        """The error for a daemon that answered before and did not come back; any other is of the same class."""
+        if not self.is_lost(error):
+            return error
+        if not isinstance(error, DaemonUnreachable):
+            # The daemon no longer takes this client: an attempt before that may have been carried out.
+            error.retry_safe = retry_safe
             return error
         return lost(error, getattr(request, "request_id", ""), retry_safe=retry_safe)
 

@@ -25,7 +25,7 @@ from cofferdam._local import Source
 from cofferdam._sync.caller import PENDING, RUNNING, Caller, succeeded
 from cofferdam._sync.progress import Progress
 from cofferdam._sync.transport import ProgressCallback, aside, sleep
-from cofferdam.errors import AlreadyExists, ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NotFound
+from cofferdam.errors import AlreadyExists, ApprovalRequired, CofferdamError, Interrupted, NoConnection, NotFound
 
 Answer = v1.UploadFileResponse | v1.UploadArchiveResponse
 Message = TypeVar("Message", v1.UploadFileRequest, v1.UploadArchiveRequest)
@@ -63,16 +63,24 @@ class Upload:
 
     def result(self) -> v1.WriteResult:
         """Sends it, over any number of connections, and returns when it has been written."""
+        try:
+            return self._carried_out()
+        except NoConnection as error:
+            if error is self._progress.error:
+                raise
+            # It may have been carried out, also where only a question about it found no daemon.
+            raise self._transport.lost(error, self._begin, retry_safe=False) from None
+
+    def _carried_out(self) -> v1.WriteResult:
         patience = self._transport.patience()
         while True:
             try:
                 return self._written(self._sent())
-            except DaemonUnreachable as error:
+            except NoConnection as error:
                 lost = error is not self._progress.error and self._transport.is_lost(error)
                 pause = patience.pause() if lost else None
                 if pause is None:
-                    # A try before this one may have been carried out.
-                    raise (self._transport.lost(error, self._begin, retry_safe=False) if lost else error) from None
+                    raise
             except Interrupted as error:
                 if error is self._progress.error:
                     raise
@@ -144,7 +152,7 @@ class Upload:
         operation = v1.Operation(read=v1.ReadRequest(path=self._begin.path, limit=1))
         try:
             read = (self._caller.result(operation)).read
-        except DaemonUnreachable:
+        except NoConnection:
             raise
         except CofferdamError:
             return None

@@ -1,0 +1,208 @@
+/** Answers that are lost, and errors that tell them from refusals: with a stand-in for a daemon. */
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { constants, createServer, type Http2Session, type ServerHttp2Stream } from "node:http2";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { create, type DescMessage, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import {
+  ApprovalDenied,
+  ApprovalRequired,
+  CertificateRefused,
+  Client,
+  CofferdamError,
+  DaemonUnreachable,
+  InfrastructureError,
+  NoConnection,
+  NodeLostError,
+  NotPermitted,
+  RateLimited,
+  Sandbox,
+  Unavailable,
+} from "@cofferdam/sdk";
+import * as v1 from "@cofferdam/sdk/v1";
+import { unreachable } from "../src/status.js";
+
+const place = mkdtempSync("/var/tmp/cofferdam-lost-");
+after(() => rmSync(place, { recursive: true }));
+let daemons = 0;
+
+/** What comes of a request: a message, a refusal (its `google.rpc.Status`), or a lost answer. */
+type End = { answer: Uint8Array } | { refusal: Uint8Array } | "lost";
+
+function field(number: number, content: Uint8Array | string): Uint8Array {
+  const writer = new BinaryWriter().tag(number, WireType.LengthDelimited);
+  return (typeof content === "string" ? writer.string(content) : writer.bytes(content)).finish();
+}
+
+function detail(type: string, content: Uint8Array): Uint8Array {
+  return field(3, Buffer.concat([field(1, `type.googleapis.com/google.rpc.${type}`), field(2, content)]));
+}
+
+/** `seconds`: until it goes through. */
+function refusal(reason: string, metadata: Record<string, string> = {}, seconds?: number): End {
+  const facts = Object.entries(metadata).map(([key, value]) =>
+    field(3, Buffer.concat([field(1, key), field(2, value)])),
+  );
+  const info = detail("ErrorInfo", Buffer.concat([field(1, reason), field(2, "cofferdam"), ...facts]));
+  if (seconds === undefined) {
+    return { refusal: info };
+  }
+  const duration = new BinaryWriter().tag(1, WireType.Varint).int64(seconds).finish();
+  return { refusal: Buffer.concat([info, detail("RetryInfo", field(1, duration))]) };
+}
+
+function answer<M extends DescMessage>(schema: M, init: MessageInitShape<M>): End {
+  return { answer: toBinary(schema, create(schema, init)) };
+}
+
+/** Ends the requests of each method as it is told, the last end for all that follow, and counts them. */
+class StandIn implements AsyncDisposable {
+  readonly endpoint: string;
+  readonly ends: Record<string, End[]> = {};
+  readonly counts: Record<string, number> = {};
+  readonly #server = createServer();
+  readonly #sessions = new Set<Http2Session>();
+
+  private constructor(socket: string) {
+    this.endpoint = `unix:${socket}`;
+    this.#server.on("session", (session) => this.#sessions.add(session));
+    this.#server.on("stream", (stream, headers) => {
+      stream.on("error", () => {});
+      stream.on("end", () => this.#end(stream, String(headers[":path"]).replace(/^.*\//, "")));
+      stream.resume();
+    });
+    this.#server.unref().listen(socket);
+  }
+
+  static async start(): Promise<StandIn> {
+    daemons += 1;
+    const daemon = new StandIn(join(place, `${daemons}.sock`));
+    await once(daemon.#server, "listening");
+    // By these a client learns that there is a daemon, and of a run.
+    daemon.ends["ListRuns"] = [answer(v1.ListRunsResponseSchema, { runs: [{ runId: "made" }] })];
+    return daemon;
+  }
+
+  #end(stream: ServerHttp2Stream, method: string): void {
+    this.counts[method] = (this.counts[method] ?? 0) + 1;
+    const ends = this.ends[method] ?? [];
+    const end = (ends.length > 1 ? ends.shift() : ends[0]) ?? "lost";
+    const head = { ":status": 200, "content-type": "application/grpc" };
+    if (end === "lost") {
+      stream.close(constants.NGHTTP2_INTERNAL_ERROR);
+    } else if ("refusal" in end) {
+      const details = Buffer.from(end.refusal).toString("base64");
+      const trailers = { "grpc-status": "9", "grpc-message": "told", "grpc-status-details-bin": details };
+      stream.respond({ ...head, ...trailers }, { endStream: true });
+    } else {
+      const length = Buffer.alloc(5);
+      length.writeUInt32BE(end.answer.length, 1);
+      stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
+      stream.respond(head, { waitForTrailers: true });
+      stream.end(Buffer.concat([length, end.answer]));
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const session of this.#sessions) {
+      session.destroy();
+    }
+    this.#server.close();
+  }
+}
+
+/** A run of a daemon that has answered. */
+async function found(client: Client, waitForApproval = false): Promise<Sandbox> {
+  const sandbox = await Sandbox.find("name", { client, waitForApproval });
+  assert(sandbox !== null);
+  return sandbox;
+}
+
+/** The error with which a promise is rejected. */
+async function thrown(work: Promise<unknown>): Promise<CofferdamError> {
+  const error = await work.then(
+    () => null,
+    (error: unknown) => error,
+  );
+  assert(error instanceof CofferdamError, String(error));
+  return error;
+}
+
+const NO_LOG = refusal("AUDIT_UNAVAILABLE", { fault: "INFRASTRUCTURE", retry_safe: "true" });
+
+test("a refused repetition leaves no run of an attempt that was sent", async () => {
+  await using daemon = await StandIn.start();
+  // Without a log the run cannot be ended at once, either.
+  daemon.ends["StopRun"] = [NO_LOG, answer(v1.StopRunResponseSchema, {})];
+  for (const [create, stops] of [
+    [["lost", NO_LOG], 2],
+    [[NO_LOG], 0],
+  ] satisfies [End[], number][]) {
+    daemon.counts["StopRun"] = 0;
+    daemon.ends["CreateRun"] = create;
+    const client = new Client({ endpoint: daemon.endpoint });
+    await client.runs.listRuns({});
+    const refused = await thrown(Sandbox.create({ profile: "open", client }));
+    assert(refused instanceof Unavailable);
+    assert.equal(refused.retrySafe, stops === 0);
+    // It waits for the end of the run.
+    await client.close();
+    assert.equal(daemon.counts["StopRun"], stops);
+  }
+});
+
+test("an upload whose daemon is gone may have been carried out", async () => {
+  await using daemon = await StandIn.start();
+  await using client = new Client({ endpoint: daemon.endpoint, reconnectTimeout: 0.3 });
+  const sandbox = await found(client);
+  writeFileSync(`${place}/local`, "x");
+  const lost = await thrown(sandbox.files.upload(`${place}/local`, "f"));
+  assert(lost instanceof NodeLostError && lost instanceof DaemonUnreachable);
+  assert(!lost.retrySafe && lost.requestId !== null);
+});
+
+test("a denied download is not one that waits", async () => {
+  await using daemon = await StandIn.start();
+  await using client = new Client({ endpoint: daemon.endpoint });
+  const sandbox = await found(client);
+  const facts = { call_id: "c", approval_id: "a" };
+  daemon.ends["DownloadFile"] = [refusal("APPROVAL_DENIED", { ...facts, approval: "pending" })];
+  const waits = await thrown(sandbox.files.download("f", `${place}/f`));
+  assert(waits instanceof ApprovalRequired && waits.approvalId === "a");
+  daemon.ends["DownloadFile"] = [refusal("APPROVAL_DENIED", facts)];
+  assert((await thrown(sandbox.files.download("f", `${place}/f`))) instanceof ApprovalDenied);
+});
+
+test("a wait for a reviewer outlasts rate limits", async () => {
+  await using daemon = await StandIn.start();
+  await using client = new Client({ endpoint: daemon.endpoint });
+  const sandbox = await found(client, true);
+  const awaiting = refusal("AWAITING_APPROVAL");
+  const limited = refusal("RATE_LIMITED", {}, 1);
+  const kind = { case: "write", value: { path: "f" } } as const;
+  const value = { callId: "c", status: v1.CallResponse_Status.SUCCEEDED, result: { kind } };
+  const done = answer(v1.CallStreamResponseSchema, { event: { case: "result", value } });
+  daemon.ends["CallStream"] = [awaiting, limited, done];
+  assert.match((await sandbox.files.write("f", "x")).path, /f$/);
+  assert.equal(daemon.counts["CallStream"], 3);
+  // Without a wait before it is an error like any other.
+  daemon.ends["CallStream"] = [limited];
+  assert((await thrown(sandbox.files.write("f", "x"))) instanceof RateLimited);
+});
+
+test("a client that is not let in is no failure of the infrastructure", () => {
+  const start = "No connection established. Last error: ";
+  const denied = unreachable(`${start}connect EACCES ${place}/none.sock`);
+  const refused = unreachable(`${start}SSL alert number 116: tlsv13 alert certificate required`);
+  assert(denied instanceof NotPermitted && refused instanceof CertificateRefused);
+  for (const error of [denied, refused]) {
+    assert(error instanceof NoConnection && !(error instanceof InfrastructureError));
+    assert.equal(error.fault, "caller");
+  }
+  const silent = unreachable(`${start}connect ECONNREFUSED ${place}/none.sock`);
+  assert(silent instanceof DaemonUnreachable && silent instanceof InfrastructureError && silent.retrySafe);
+});
