@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use containers::{
-    Boundary, ContainerCgroup, ContainerId, Engine, ErrorTail, ExecId, GUEST_PATH, HostProcess, LimitEvents,
-    RunUser,
+    Boundary, ContainerCgroup, ContainerId, ContainerState, Engine, EngineError, ErrorTail, ExecId, GUEST_PATH,
+    HostProcess, LimitEvents, RunUser,
 };
 use operations::{Environment, Reason, ToolFailure};
 use parking_lot::Mutex;
@@ -30,7 +30,8 @@ use crate::loss::{Cause, Loss, Losses};
 use crate::prefork::{Prefork, Ready};
 use crate::relay::{self, Relayed};
 
-/// Time within which a lost worker and the processes that it started must be gone after SIGKILL.
+/// Time within which a lost worker and the processes that it started must be gone after SIGKILL, and a container of which the worker's
+/// loss is the first sign of its end.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Time within which all processes of a container must be gone after its first one was killed.
 const ALL_GONE: Duration = Duration::from_secs(2);
@@ -204,20 +205,18 @@ impl GuestLane {
     }
 
     async fn cause(&self, serving: &Serving, reason: CloseReason) -> Cause {
-        match reason {
-            CloseReason::Heartbeat | CloseReason::Unresponsive if self.sandbox_ended(serving).await => {
-                return self.container_ended(serving).await;
-            }
-            CloseReason::Heartbeat | CloseReason::Unresponsive => return Cause::Silent,
-            CloseReason::Eof | CloseReason::Io(_) => {}
+        let ended = match reason {
             CloseReason::Shutdown | CloseReason::Protocol(_) => return Cause::Stream(reason),
-        }
-        // Awaited first: when the container's first process ends, all others end with it, which is not a command's fault.
-        let ended = timeout(AUTOPSY, self.engine.exec_ended(&serving.exec)).await;
-        if serving.first.as_ref().is_some_and(|first| !first.is_alive()) || self.sandbox_ended(serving).await
-        {
+            CloseReason::Heartbeat | CloseReason::Unresponsive => None,
+            CloseReason::Eof | CloseReason::Io(_) => {
+                Some(timeout(AUTOPSY, self.engine.exec_ended(&serving.exec)).await)
+            }
+        };
+        // When the container's first process ends, all others end with it, which is not a command's fault.
+        if self.has_container_ended(serving).await {
             return self.container_ended(serving).await;
         }
+        let Some(ended) = ended else { return Cause::Silent };
         let Ok(Ok(code)) = ended else { return Cause::Stream(reason) };
         let events = serving.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
         Cause::exited(code, events.since(serving.events))
@@ -230,14 +229,20 @@ impl GuestLane {
         Cause::Container(ContainerEnd::find(&self.engine, &self.container, self.boundary, kills).await)
     }
 
-    /// Returns true if the sandbox of a container with its own kernel is over, or is over within moments.
+    /// Returns true if the container is over, or is over within moments.
     ///
-    /// Its streams end before the sandbox does.
-    async fn sandbox_ended(&self, serving: &Serving) -> bool {
-        let Some(sandbox) = serving.first.clone().filter(|_| self.boundary == Boundary::OwnKernel) else {
-            return false;
-        };
-        tokio::task::spawn_blocking(move || sandbox.ends(GOODBYE)).await.unwrap_or(false)
+    /// The first process of a pid namespace ends after all others (`pid_namespaces(7)`), and a sandbox after its streams. So the loss of
+    /// the worker is seen first, and the end of its container has to be waited for.
+    async fn has_container_ended(&self, serving: &Serving) -> bool {
+        if let Some(first) = serving.first.clone() {
+            return tokio::task::spawn_blocking(move || first.ends(GOODBYE)).await.unwrap_or(false);
+        }
+        // Only the engine sees its processes.
+        match timeout(GOODBYE, self.engine.inspect(&self.container)).await {
+            Ok(Ok(found)) => matches!(found.state, ContainerState::Exited(_)),
+            Ok(Err(EngineError::NotFound { .. })) => true,
+            Ok(Err(_)) | Err(_) => false,
+        }
     }
 
     /// Starts a new worker in place of a lost one.
@@ -257,9 +262,10 @@ impl GuestLane {
             }
             // A worker that is ended during its start counts as another loss.
             Err(refusal) => {
-                let ended = self.sandbox_ended(&self.serving()).await;
+                let serving = self.serving();
+                let ended = self.has_container_ended(&serving).await;
                 let cause = match (ended, is_unreachable(&refusal)) {
-                    (true, _) => self.container_ended(&self.serving()).await,
+                    (true, _) => self.container_ended(&serving).await,
                     (false, true) => Cause::NoEngine(refusal.message),
                     (false, false) => Cause::NotStarted(refusal.message),
                 };
