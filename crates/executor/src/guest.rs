@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use containers::{
-    Boundary, ContainerCgroup, ContainerId, ContainerState, Engine, EngineError, ErrorTail, ExecId, GUEST_PATH,
-    HostProcess, LimitEvents, RunUser,
+    Boundary, ContainerCgroup, ContainerId, ContainerState, Engine, EngineError, ErrorTail, ExecId,
+    GUEST_PATH, HostProcess, LimitEvents, RunUser,
 };
 use operations::{Environment, Reason, ToolFailure};
 use parking_lot::Mutex;

@@ -116,7 +116,8 @@ impl RunId {
         if self.is_within_a_day_of(SystemTime::now()) {
             return Ok(());
         }
-        let problem = "has a time that is more than a day before or after now: make a new version 7 UUID for each run";
+        let problem =
+            "has a time that is more than a day before or after now: make a new version 7 UUID for each run";
         Err(Refusal::invalid("run_id", problem))
     }
 

@@ -35,7 +35,8 @@ impl Watchers {
     pub(crate) fn enter(&self, principal: &str) -> Result<Place, Refusal> {
         let owner = Owner::Principal(principal.to_owned());
         let own = self.shares.take(vec![owner], Purpose::Steering).map_err(|_| {
-            let message = format!("you watch the node with {MOST_OF_ONE} requests already: end one, or use GetNode");
+            let message =
+                format!("you watch the node with {MOST_OF_ONE} requests already: end one, or use GetNode");
             Refusal::new(Reason::Overloaded, message)
         })?;
         let full = |_| Refusal::new(Reason::Overloaded, "too many clients watch the node: use GetNode");

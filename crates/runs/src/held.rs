@@ -112,7 +112,10 @@ mod tests {
         let mut ending = crate::testing::record();
         ending.enter(State::Stopping, Some(lost_too));
         for refused in [is_over(&ending), takes_no_call(&ending)] {
-            assert_eq!((refused.reason, refused.origin.fault), (Reason::RunLost, Some(Fault::Infrastructure)));
+            assert_eq!(
+                (refused.reason, refused.origin.fault),
+                (Reason::RunLost, Some(Fault::Infrastructure))
+            );
         }
         let stopped = ended(None);
         assert_eq!((stopped.reason, stopped.origin.fault), (Reason::RunNotReady, None));
