@@ -28,6 +28,7 @@ use crate::engine::{engine_refusal, is_unreachable};
 use crate::failure::failure;
 use crate::loss::{Cause, Loss, Losses};
 use crate::prefork::{Prefork, Ready};
+use crate::recent_events::{APART, RecentEvents};
 use crate::relay::{self, Relayed};
 
 /// Time within which a lost worker and the processes that it started must be gone after SIGKILL, and a container of which the worker's
@@ -55,14 +56,32 @@ pub(crate) struct Serving {
     /// The container's first process. `None` in the same case.
     first: Option<Arc<HostProcess>>,
     cgroup: Option<ContainerCgroup>,
-    /// Counts of limit events when the worker started.
-    events: LimitEvents,
+    /// Counts of limit events from shortly before now.
+    events: Arc<Mutex<RecentEvents>>,
     /// Processes that wait for the next commands.
     prefork: Arc<Prefork>,
     /// Cause of the worker's loss, determined once for all that ask.
     loss: Arc<OnceCell<Loss>>,
     /// Calls in flight that have already cost the previous worker. Its own loss under one of them is not counted as a second one.
     repeats: TaskTracker,
+}
+
+impl Serving {
+    /// Samples the counts of limit events while the worker lives.
+    fn sample(&self) {
+        if !self.client.is_closed() {
+            self.events.lock().sample(Instant::now(), || self.limit_events());
+        }
+    }
+
+    /// Returns the limit events of the last seconds.
+    fn recent_events(&self) -> LimitEvents {
+        self.events.lock().until(self.limit_events())
+    }
+
+    fn limit_events(&self) -> LimitEvents {
+        self.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default()
+    }
 }
 
 /// The container lane of a run.
@@ -192,7 +211,12 @@ impl GuestLane {
     /// Waits until the worker is lost, and returns the cause.
     pub async fn lost(&self) -> Loss {
         let serving = self.serving();
-        let reason = serving.client.closed().await;
+        let reason = loop {
+            serving.sample();
+            if let Ok(reason) = timeout(APART, serving.client.closed()).await {
+                break reason;
+            }
+        };
         self.loss(&serving, reason).await
     }
 
@@ -218,14 +242,12 @@ impl GuestLane {
         }
         let Some(ended) = ended else { return Cause::Silent };
         let Ok(Ok(code)) = ended else { return Cause::Stream(reason) };
-        let events = serving.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
-        Cause::exited(code, events.since(serving.events))
+        Cause::exited(code, serving.recent_events())
     }
 
     /// Finds out how the container ended.
     async fn container_ended(&self, serving: &Serving) -> Cause {
-        let events = serving.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
-        let kills = events.since(serving.events).oom_kills;
+        let kills = serving.recent_events().oom_kills;
         Cause::Container(ContainerEnd::find(&self.engine, &self.container, self.boundary, kills).await)
     }
 
@@ -423,7 +445,7 @@ async fn start(
         process,
         first,
         cgroup,
-        events,
+        events: Arc::new(Mutex::new(RecentEvents::new(events, Instant::now()))),
         prefork: Arc::default(),
         loss: Arc::default(),
         repeats: TaskTracker::new(),
@@ -449,7 +471,7 @@ async fn start_relayed(
         process: None,
         first: sandbox.and_then(|pid| HostProcess::of_engine(pid).ok()).map(Arc::new),
         cgroup: None,
-        events: LimitEvents::default(),
+        events: Arc::new(Mutex::new(RecentEvents::new(LimitEvents::default(), Instant::now()))),
         prefork: Arc::default(),
         loss: Arc::default(),
         repeats: TaskTracker::new(),
