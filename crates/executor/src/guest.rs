@@ -230,8 +230,8 @@ impl GuestLane {
 
     async fn cause(&self, serving: &Serving, reason: CloseReason) -> Cause {
         let ended = match reason {
-            CloseReason::Shutdown | CloseReason::Protocol(_) => return Cause::Stream(reason),
-            CloseReason::Heartbeat | CloseReason::Unresponsive => None,
+            CloseReason::Shutdown => return Cause::Stream(reason),
+            CloseReason::Protocol(_) | CloseReason::Heartbeat | CloseReason::Unresponsive => None,
             CloseReason::Eof | CloseReason::Io(_) => {
                 Some(timeout(AUTOPSY, self.engine.exec_ended(&serving.exec)).await)
             }
@@ -240,8 +240,11 @@ impl GuestLane {
         if self.has_container_ended(serving).await {
             return self.container_ended(serving).await;
         }
-        let Some(ended) = ended else { return Cause::Silent };
-        let Ok(Ok(code)) = ended else { return Cause::Stream(reason) };
+        let code = match (ended, reason) {
+            (Some(Ok(Ok(code))), _) => code,
+            (None, CloseReason::Heartbeat | CloseReason::Unresponsive) => return Cause::Silent,
+            _ => return Cause::Stream(reason),
+        };
         Cause::exited(code, serving.recent_events())
     }
 
