@@ -151,9 +151,10 @@ impl Issuers {
         let name = format!("oidc:{}:{subject}", known.issuer.name);
         let principal = grant::principal(name, &known.issuer.grants, &claims);
         let path = &known.issuer.groups_claim;
-        let named = || grant::texts(&claims, path).map(|group| format!("{}:{group}", known.issuer.name));
+        let named =
+            || grant::texts(&claims, path).map(|group| format!("{}:{group}", known.issuer.name)).collect();
         // Without a claim in the configuration nobody has groups.
-        let groups = (path.is_empty() || !grant::is_missing(&claims, path)).then(|| named().collect());
+        let groups = (path.is_empty() || !grant::is_missing(&claims, path)).then(named);
         Ok(Holder { principal: Principal { address, ..principal }, left, groups })
     }
 }
