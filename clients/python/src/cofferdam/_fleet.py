@@ -1,0 +1,308 @@
+"""The nodes of a fleet: their list, the place in their logs, and the choice of one for a sandbox. No I/O but files."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict
+
+from typing_extensions import Required
+
+from cofferdam._options import OnAwaitingApproval
+from cofferdam.errors import (
+    Cancelled,
+    CofferdamError,
+    DaemonUnreachable,
+    InfrastructureError,
+    InvalidArgument,
+    TimedOut,
+    Unavailable,
+)
+from cofferdam.types import Base, Checkpoint, Companion, Every, FleetNode, Limits, NodeInfo, Workspace
+
+FLEET_VARIABLE = "COFFERDAM_FLEET"
+# Bounds of a list of nodes.
+MOST_NODES = 512
+LARGEST_FILE = 1024 * 1024
+LARGEST_NUMBER = 65_535
+LARGEST_WEIGHT = 256
+# Far more than the position of the largest fleet has.
+LARGEST_POSITION = 128 * 1024
+LARGEST_SEQUENCE = 2**63 - 1
+# Seconds for which the use of a node counts as known.
+FRESH = 1.0
+# Seconds for which a node that did not answer is not asked for a sandbox, first and at most.
+FIRST_REST = 0.5
+LONGEST_REST = 10.0
+
+_ADDRESS = re.compile(r"(?:[A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,253}")
+_KEYS = frozenset({"id", "address", "server_name", "weight", "agent_check"})
+
+
+class FleetCreateOptions(TypedDict, total=False):
+    """Arguments of `AsyncSandbox.create` for a fleet: all but those of the connection."""
+
+    profile: Required[str]
+    image: str | None
+    workspace: Workspace | None
+    timeout: float | None
+    idle_timeout: float | None
+    lease: float | None
+    keep_alive: bool
+    env: Mapping[str, str] | None
+    secret_env: Mapping[str, str] | None
+    metadata: Mapping[str, str] | None
+    agent_id: str
+    role: str | None
+    limits: Limits | None
+    pkg_path: str | None
+    writable_paths: Sequence[str]
+    egress: Mapping[str, object] | None
+    companions: Sequence[Companion]
+    checkpoints: Every | None
+    keep_checkpoints: int | None
+    wait_for_approval: bool
+    on_awaiting_approval: OnAwaitingApproval
+
+
+def invalid(message: str) -> InvalidArgument:
+    return InvalidArgument(message, reason="INVALID_ARGUMENT")
+
+
+def is_away(error: CofferdamError) -> bool:
+    """True if the node does not answer, or cannot work now: of a fleet that is a warning."""
+    return isinstance(error, DaemonUnreachable | TimedOut | Unavailable)
+
+
+def has_no_answer(error: CofferdamError) -> bool:
+    """True if the node itself has not said how the request ended."""
+    is_cut = isinstance(error, Cancelled) and not error.reason
+    return is_cut or isinstance(error, DaemonUnreachable | TimedOut)
+
+
+def was_refused(error: CofferdamError) -> bool:
+    """True if the node has certainly made no run, and another one may."""
+    is_safe = isinstance(error, InfrastructureError) and error.retry_safe
+    return is_safe or error.reason in ("OVERLOADED", "NODE_DRAINED", "IMAGE_MISSING")
+
+
+def draw(number: int, name: str) -> bytes:
+    """The rank of a node for a named request: all clients try the nodes in the same order."""
+    return hashlib.sha256(f"{number} {name}".encode()).digest()
+
+
+# Lists of nodes.
+
+
+@dataclass(frozen=True)
+class DnsName:
+    """A name whose addresses are the nodes."""
+
+    host: str
+    port: int
+
+
+def named(fleet: str | Path | Sequence[FleetNode] | None) -> DnsName | tuple[FleetNode, ...]:
+    """The nodes of a list or a file, or the name that stands for them."""
+    if fleet is None:
+        fleet = os.environ.get(FLEET_VARIABLE) or None
+        if fleet is None:
+            raise invalid(f"fleet: name a file, dns:NAME:PORT or nodes, or set {FLEET_VARIABLE}")
+    if isinstance(fleet, str) and fleet.startswith("dns:"):
+        host, _, port = fleet.removeprefix("dns:").rpartition(":")
+        if _NAME.fullmatch(host) is None or not port.isascii() or not port.isdecimal() or not 0 < int(port) <= 65_535:
+            raise invalid(f"fleet: a DNS name looks like dns:fleet.example.org:7443, not {fleet!r}")
+        return DnsName(host, int(port))
+    if isinstance(fleet, str | Path):
+        return read(Path(fleet))
+    return checked(fleet)
+
+
+def checked(nodes: Sequence[FleetNode]) -> tuple[FleetNode, ...]:
+    """The nodes, if each can be one and no two have the same number."""
+    if not 1 <= len(nodes) <= MOST_NODES:
+        raise invalid(f"fleet: must be 1 to {MOST_NODES} nodes, not {len(nodes)}")
+    seen: set[int] = set()
+    for node in nodes:
+        if node.id is not None:
+            if not _is_within(node.id, LARGEST_NUMBER):
+                raise invalid(f"fleet: {node.id!r} is no number of a node: 1 to {LARGEST_NUMBER}")
+            if node.id in seen:
+                raise invalid(f"fleet: two nodes have the number {node.id}")
+            seen.add(node.id)
+        if not _is_within(node.weight, LARGEST_WEIGHT):
+            raise invalid(f"fleet: {node.weight!r} is no weight: 1 to {LARGEST_WEIGHT}")
+    return tuple(nodes)
+
+
+def read(file: Path) -> tuple[FleetNode, ...]:
+    """The nodes of a file in the form that `coffer fleet` reads: YAML, of which JSON is a part."""
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise invalid(f"fleet: {file} cannot be read: {error.strerror}") from None
+    if len(data) > LARGEST_FILE:
+        raise invalid(f"fleet: {file} is larger than {LARGEST_FILE} bytes")
+    top = _parsed(file, data)
+    if not isinstance(top, dict) or set(top) != {"nodes"} or not isinstance(top["nodes"], list):
+        raise invalid(f"fleet: {file} must have a list of `nodes`, and nothing else")
+    return checked([_node(f"fleet: {file}: nodes[{at}]", one) for at, one in enumerate(top["nodes"])])
+
+
+def _parsed(file: Path, data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        import yaml
+    except ImportError:
+        told = f"fleet: {file} is no JSON: for YAML, install cofferdam[fleet]"
+        raise invalid(told) from None
+    try:
+        return yaml.safe_load(data)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise invalid(f"fleet: {file} is no YAML: {str(error).splitlines()[0]}") from None
+
+
+def _node(where: str, one: object) -> FleetNode:
+    if not isinstance(one, dict) or not set(one) <= _KEYS:
+        raise invalid(f"{where}: must have `id` and `address`, and may have {sorted(_KEYS - {'id', 'address'})}")
+    number, address, name = one.get("id"), one.get("address"), one.get("server_name")
+    if not _is_within(number, LARGEST_NUMBER):
+        raise invalid(f"{where}.id: must be 1 to {LARGEST_NUMBER}")
+    if not isinstance(address, str) or _ADDRESS.fullmatch(address) is None:
+        raise invalid(f"{where}.address: must look like node-7.example.org:7443")
+    if name is not None and (not isinstance(name, str) or _NAME.fullmatch(name) is None):
+        raise invalid(f"{where}.server_name: must be a host name")
+    return FleetNode(number, f"https://{address}", name, one.get("weight", 1))
+
+
+def _is_within(number: object, largest: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= largest
+
+
+# The place in the logs of all nodes.
+
+
+@dataclass
+class Position:
+    """By node: the log, by the identity of its daemon's state, and the sequence number of its last record that was seen."""
+
+    of: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, written: str | None) -> Position:
+        """The place that `written` gives. None or empty: before all records."""
+        if not written:
+            return cls()
+        try:
+            if len(written) > LARGEST_POSITION:
+                raise ValueError
+            raw = base64.b64decode(written + "=" * (-len(written) % 4), altchars=b"-_", validate=True)
+            return cls({int(node): _place(node, place) for node, place in json.loads(raw).items()})
+        except (ValueError, binascii.Error, AttributeError, RecursionError):
+            raise invalid("position: is none that `watch_events` gave") from None
+
+    def after(self, node: int, instance: str) -> int:
+        """The last record that was seen of this log. 0: none; the log of another state begins anew."""
+        seen, sequence = self.of.get(node, ("", 0))
+        return sequence if seen == instance else 0
+
+    def written(self) -> str:
+        text = json.dumps({str(node): place for node, place in sorted(self.of.items())}, separators=(",", ":"))
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _place(node: str, place: object) -> tuple[str, int]:
+    if not _is_within(int(node), LARGEST_NUMBER) or not isinstance(place, list):
+        raise ValueError
+    instance, sequence = place
+    if not isinstance(instance, str) or not _is_within(sequence, LARGEST_SEQUENCE):
+        raise ValueError
+    return instance, sequence
+
+
+# The choice of a node.
+
+
+@dataclass
+class Standing:
+    """Facts about a node that decide if it gets the next sandbox."""
+
+    weight: int
+    info: NodeInfo | None = None
+    #: Sandboxes that were given to it since `info`, and those of them that are being made.
+    given: int = 0
+    making: int = 0
+    _known_at: float = 0.0
+    _rests_until: float = 0.0
+    _rest: float = FIRST_REST
+    _counting: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def is_stale(self) -> bool:
+        """It has to be asked before it is chosen."""
+        return time.monotonic() >= max(self._known_at + FRESH, self._rests_until)
+
+    @property
+    def rests(self) -> bool:
+        """It did not answer, and is not asked again yet."""
+        return time.monotonic() < self._rests_until
+
+    def answered(self, info: NodeInfo) -> None:
+        with self._counting:
+            self.info, self.given = info, self.making
+        self._known_at, self._rests_until, self._rest = time.monotonic(), 0.0, FIRST_REST
+
+    def failed(self) -> None:
+        self.info = None
+        if not self.rests:
+            self._rests_until = time.monotonic() + self._rest
+            self._rest = min(2 * self._rest, LONGEST_REST)
+
+    def begin(self) -> None:
+        with self._counting:
+            self.given += 1
+            self.making += 1
+
+    def end(self) -> None:
+        with self._counting:
+            self.making -= 1
+
+    def rank(self) -> tuple[bool, float, float]:
+        """Nodes that make runs come first, and of these the least loaded one."""
+        load = 0.0
+        if self.info is not None and self.info.capacity is not None and self.info.used is not None:
+            used, capacity = self.info.used, self.info.capacity
+            pairs = (
+                (used.runs + self.given, capacity.runs),
+                (used.memory_mib, capacity.memory_mib),
+                (used.cores, capacity.cores),
+                (used.disk_mib, capacity.disk_mib),
+            )
+            load = max((taken / most for taken, most in pairs if most > 0), default=0.0)
+        is_closed = self.info is not None and self.info.state != "serving"
+        return is_closed, load / self.weight, self.given / self.weight
+
+
+def home_of(workspace: Workspace | None) -> str:
+    """The id of what a sandbox begins with, which is on one node; empty: it begins with nothing of a node."""
+    match workspace:
+        case Base():
+            return workspace.base_id
+        case Checkpoint():
+            return workspace.checkpoint_id
+        case _:
+            return getattr(workspace, "workspace_id", None) or ""
