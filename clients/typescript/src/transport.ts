@@ -246,7 +246,11 @@ export class Transport {
     if (!this.#connected || !(error instanceof DaemonUnreachable) || error instanceof NodeLostError) {
       return error;
     }
-    return new NodeLostError(error.message, { callId: error.callId, requestId, retrySafe });
+    return new NodeLostError(error.message, {
+      callId: error.callId,
+      requestId,
+      retrySafe: retrySafe || error.retrySafe,
+    });
   }
 
   patience(): Patience {

@@ -1,0 +1,332 @@
+/** The nodes of a fleet: their list, the place in their logs, and the choice of one for a sandbox. No I/O but files. */
+
+import { createHash } from "node:crypto";
+import { lookup } from "node:dns/promises";
+import { open } from "node:fs/promises";
+import { isIPv6 } from "node:net";
+import {
+  Cancelled,
+  CofferdamError,
+  DaemonUnreachable,
+  InfrastructureError,
+  InvalidArgument,
+  TimedOut,
+  Unavailable,
+} from "./errors.js";
+import type { FleetNode, NodeInfo, Workspace } from "./types.js";
+
+const FLEET_VARIABLE = "COFFERDAM_FLEET";
+// Bounds of a list of nodes.
+const MOST_NODES = 512;
+const LARGEST_FILE = 1024 * 1024;
+const LARGEST_NUMBER = 65_535;
+const LARGEST_WEIGHT = 256;
+// Far more than the position of the largest fleet has.
+const LARGEST_POSITION = 128 * 1024;
+// Milliseconds for which the use of a node counts as known.
+const FRESH = 1000;
+// Milliseconds for which a node that did not answer is not asked for a sandbox, first and at most.
+const FIRST_REST = 500;
+const LONGEST_REST = 10_000;
+
+const ADDRESS = /^(?:[A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}$/;
+const NAME = /^[A-Za-z0-9_.-]{1,253}$/;
+const KEYS: ReadonlySet<string> = new Set(["id", "address", "server_name", "weight", "agent_check"]);
+
+/** True if the node does not answer, or cannot work now: of a fleet that is a warning. */
+export function isAway(error: unknown): error is CofferdamError {
+  return error instanceof DaemonUnreachable || error instanceof TimedOut || error instanceof Unavailable;
+}
+
+/** True if the node itself has not said how the request ended. */
+export function hasNoAnswer(error: unknown): error is CofferdamError {
+  const isCut = error instanceof Cancelled && error.reason === "";
+  return isCut || error instanceof DaemonUnreachable || error instanceof TimedOut;
+}
+
+/** True if the node has certainly made no run, and another one may. */
+export function wasRefused(error: unknown): error is CofferdamError {
+  if (!(error instanceof CofferdamError)) {
+    return false;
+  }
+  const isSafe = error instanceof InfrastructureError && error.retrySafe;
+  return isSafe || ["OVERLOADED", "NODE_DRAINED", "IMAGE_MISSING"].includes(error.reason);
+}
+
+/** The rank of a node for a named request: all clients try the nodes in the same order. */
+export function draw(number: number, name: string): string {
+  return createHash("sha256").update(`${number} ${name}`).digest("hex");
+}
+
+/** The id of what a sandbox begins with, which is on one node; empty: it begins with nothing of a node. */
+export function homeOf(workspace: Workspace | undefined): string {
+  switch (workspace?.kind) {
+    case "base":
+      return workspace.baseId;
+    case "checkpoint":
+      return workspace.checkpointId;
+    case "managed":
+      return workspace.workspaceId ?? "";
+    default:
+      return "";
+  }
+}
+
+/** The nodes of a list, a file or a DNS name. */
+export async function named(
+  given: string | readonly FleetNode[] | undefined,
+  resolve: typeof lookup = lookup,
+): Promise<readonly FleetNode[]> {
+  const fleet = given ?? process.env[FLEET_VARIABLE] ?? "";
+  if (fleet === "") {
+    throw new InvalidArgument(`fleet: name a file, dns:NAME:PORT or nodes, or set ${FLEET_VARIABLE}`);
+  }
+  if (typeof fleet !== "string") {
+    return checked(fleet);
+  }
+  if (!fleet.startsWith("dns:")) {
+    return await read(fleet);
+  }
+  const [, name = "", port = ""] = /^dns:(.*):(\d{1,5})$/.exec(fleet) ?? [];
+  if (!NAME.test(name) || !isWithin(Number(port), 65_535)) {
+    const example = "dns:fleet.example.org:7443";
+    throw new InvalidArgument(`fleet: a DNS name looks like ${example}, not ${JSON.stringify(fleet)}`);
+  }
+  return await resolved(name, port, resolve);
+}
+
+/** A node for each address of a name. Their certificates have that name. */
+async function resolved(name: string, port: string, resolve: typeof lookup): Promise<readonly FleetNode[]> {
+  let found: { address: string }[];
+  try {
+    found = await resolve(name, { all: true });
+  } catch (error) {
+    throw new DaemonUnreachable(`fleet: ${name} has no address: ${error instanceof Error ? error.message : error}`);
+  }
+  const addresses = [...new Set(found.map(({ address }) => address))].sort();
+  const shown = addresses.map((address) => (isIPv6(address) ? `[${address}]` : address));
+  return checked(shown.map((address) => ({ id: null, endpoint: `https://${address}:${port}`, serverName: name })));
+}
+
+/** The nodes, if each can be one and no two have the same number. */
+export function checked(nodes: readonly FleetNode[]): readonly FleetNode[] {
+  if (nodes.length < 1 || nodes.length > MOST_NODES) {
+    throw new InvalidArgument(`fleet: must be 1 to ${MOST_NODES} nodes, not ${nodes.length}`);
+  }
+  const seen = new Set<number>();
+  for (const { id, weight = 1 } of nodes) {
+    if (id !== null) {
+      if (!isWithin(id, LARGEST_NUMBER)) {
+        throw new InvalidArgument(`fleet: ${id} is no number of a node: 1 to ${LARGEST_NUMBER}`);
+      }
+      if (seen.has(id)) {
+        throw new InvalidArgument(`fleet: two nodes have the number ${id}`);
+      }
+      seen.add(id);
+    }
+    if (!isWithin(weight, LARGEST_WEIGHT)) {
+      throw new InvalidArgument(`fleet: ${weight} is no weight: 1 to ${LARGEST_WEIGHT}`);
+    }
+  }
+  return nodes;
+}
+
+/** The nodes of a file in the form that `coffer fleet` reads: YAML, of which JSON is a part. */
+export async function read(file: string): Promise<readonly FleetNode[]> {
+  const top = await parsed(file, await content(file));
+  const fields = isFields(top) ? Object.keys(top) : [];
+  const nodes = isFields(top) ? top["nodes"] : undefined;
+  if (fields.length !== 1 || !Array.isArray(nodes)) {
+    throw new InvalidArgument(`fleet: ${file} must have a list of \`nodes\`, and nothing else`);
+  }
+  return checked(nodes.map((one, at) => node(`fleet: ${file}: nodes[${at}]`, one)));
+}
+
+async function content(file: string): Promise<string> {
+  try {
+    await using opened = await open(file);
+    const buffer = Buffer.alloc(LARGEST_FILE + 1);
+    let size = 0;
+    for (let read = -1; read !== 0 && size < buffer.length; size += read) {
+      read = (await opened.read(buffer, size, buffer.length - size)).bytesRead;
+    }
+    if (size > LARGEST_FILE) {
+      throw new InvalidArgument(`fleet: ${file} is larger than ${LARGEST_FILE} bytes`);
+    }
+    return buffer.toString("utf8", 0, size);
+  } catch (error) {
+    if (error instanceof InvalidArgument) {
+      throw error;
+    }
+    const code = error instanceof Error && "code" in error ? error.code : error;
+    throw new InvalidArgument(`fleet: ${file} cannot be read: ${code}`);
+  }
+}
+
+async function parsed(file: string, text: string): Promise<unknown> {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // It may be YAML.
+  }
+  const yaml = await import("yaml").catch(() => {
+    throw new InvalidArgument(`fleet: ${file} is no JSON: for YAML, install the package yaml`);
+  });
+  try {
+    return yaml.parse(text);
+  } catch (error) {
+    const [line] = (error instanceof Error ? error.message : String(error)).split("\n");
+    throw new InvalidArgument(`fleet: ${file} is no YAML: ${line}`);
+  }
+}
+
+function node(where: string, one: unknown): FleetNode {
+  if (!isFields(one) || !Object.keys(one).every((key) => KEYS.has(key))) {
+    throw new InvalidArgument(
+      `${where}: must have \`id\` and \`address\`, and may have server_name, weight, agent_check`,
+    );
+  }
+  const { id, address, server_name: serverName, weight } = one;
+  if (!isWithin(id, LARGEST_NUMBER)) {
+    throw new InvalidArgument(`${where}.id: must be 1 to ${LARGEST_NUMBER}`);
+  }
+  if (typeof address !== "string" || !ADDRESS.test(address)) {
+    throw new InvalidArgument(`${where}.address: must look like node-7.example.org:7443`);
+  }
+  if (serverName !== undefined && serverName !== null && (typeof serverName !== "string" || !NAME.test(serverName))) {
+    throw new InvalidArgument(`${where}.server_name: must be a host name`);
+  }
+  if (weight !== undefined && !isWithin(weight, LARGEST_WEIGHT)) {
+    throw new InvalidArgument(`${where}.weight: must be 1 to ${LARGEST_WEIGHT}`);
+  }
+  return { id, endpoint: `https://${address}`, serverName: serverName ?? undefined, weight };
+}
+
+function isFields(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isWithin(value: unknown, largest: number): value is number {
+  return typeof value === "number" && Number.isSafeInteger(value) && 1 <= value && value <= largest;
+}
+
+/** The place in the logs of all nodes. */
+export class Position {
+  /** By node: the log, by the identity of its daemon's state, and the sequence number of its last record that was seen. */
+  readonly #of: Map<number, readonly [string, number]>;
+
+  /** `written`: as `written()` gives it; empty: before all records. */
+  constructor(written = "") {
+    try {
+      if (written.length > LARGEST_POSITION || !/^[\w-]*$/.test(written)) {
+        throw new TypeError();
+      }
+      const fields: unknown = written === "" ? {} : JSON.parse(Buffer.from(written, "base64url").toString());
+      if (!isFields(fields)) {
+        throw new TypeError();
+      }
+      this.#of = new Map(Object.entries(fields).map(([node, place]) => [numberOf(node), placeOf(place)]));
+    } catch {
+      throw new InvalidArgument("position: is none that `watchEvents` gave");
+    }
+  }
+
+  /** The last record that was seen of this log. 0: none; the log of another state begins anew. */
+  after(node: number, instance: string): number {
+    const [seen, sequence] = this.#of.get(node) ?? ["", 0];
+    return seen === instance ? sequence : 0;
+  }
+
+  saw(node: number, instance: string, sequence: number): void {
+    this.#of.set(node, [instance, sequence]);
+  }
+
+  written(): string {
+    const places = [...this.#of].sort(([one], [other]) => one - other);
+    return Buffer.from(JSON.stringify(Object.fromEntries(places))).toString("base64url");
+  }
+}
+
+function numberOf(written: string): number {
+  const number = Number(written);
+  if (!isWithin(number, LARGEST_NUMBER)) {
+    throw new TypeError();
+  }
+  return number;
+}
+
+function placeOf(place: unknown): [string, number] {
+  const [instance, sequence, ...rest] = Array.isArray(place) ? place : [];
+  if (typeof instance !== "string" || !isWithin(sequence, Number.MAX_SAFE_INTEGER) || rest.length > 0) {
+    throw new TypeError();
+  }
+  return [instance, sequence];
+}
+
+/** Facts about a node that decide if it gets the next sandbox. */
+export class Standing {
+  readonly #weight: number;
+  #info: NodeInfo | null = null;
+  // Sandboxes that were given to it since `info`, and those of them that are being made.
+  #given = 0;
+  #making = 0;
+  #knownAt = Number.NEGATIVE_INFINITY;
+  #restsUntil = Number.NEGATIVE_INFINITY;
+  #rest = FIRST_REST;
+
+  constructor(weight = 1) {
+    this.#weight = weight;
+  }
+
+  /** It has to be asked before it is chosen. */
+  get isStale(): boolean {
+    return performance.now() >= Math.max(this.#knownAt + FRESH, this.#restsUntil);
+  }
+
+  /** It did not answer, and is not asked again yet. */
+  get rests(): boolean {
+    return performance.now() < this.#restsUntil;
+  }
+
+  answered(info: NodeInfo): void {
+    this.#info = info;
+    this.#given = this.#making;
+    this.#knownAt = performance.now();
+    this.#restsUntil = Number.NEGATIVE_INFINITY;
+    this.#rest = FIRST_REST;
+  }
+
+  failed(): void {
+    this.#info = null;
+    if (!this.rests) {
+      this.#restsUntil = performance.now() + this.#rest;
+      this.#rest = Math.min(2 * this.#rest, LONGEST_REST);
+    }
+  }
+
+  begin(): void {
+    this.#given += 1;
+    this.#making += 1;
+  }
+
+  end(): void {
+    this.#making -= 1;
+  }
+
+  /** Nodes that make runs come first, and of these the least loaded one. */
+  rank(): readonly [number, number, number] {
+    let load = 0;
+    const { used, capacity, state } = this.#info ?? {};
+    if (used && capacity) {
+      const pairs = [
+        [used.runs + this.#given, capacity.runs],
+        [used.memoryMib, capacity.memoryMib],
+        [used.cores, capacity.cores],
+        [used.diskMib, capacity.diskMib],
+      ] as const;
+      load = Math.max(0, ...pairs.filter(([, most]) => most > 0).map(([taken, most]) => taken / most));
+    }
+    const isClosed = state !== undefined && state !== "serving";
+    return [isClosed ? 1 : 0, load / this.#weight, this.#given / this.#weight];
+  }
+}
