@@ -89,6 +89,11 @@ class Node:
             (self._place / f"{self.number}.sock").unlink()
             self._proxy = None
 
+    def die(self) -> None:
+        """Kills it, and waits until clients have noticed: a request that is sent before may have been carried out."""
+        self.kill()
+        time.sleep(0.1)
+
     def back(self) -> None:
         """Starts it after it was killed, and waits until clients try again: gRPC makes its attempts up to 0.3 s apart."""
         self.start()

@@ -77,24 +77,26 @@ export class Placing {
     if (home !== null && tried.has(home)) {
       return undefined;
     }
+    if (home === null && requestId === "") {
+      this.#looking ??= this.#look().finally(() => {
+        this.#looking = null;
+      });
+      await this.#looking;
+    }
     await home?.look();
-    const member = home ?? (await this.#best(requestId, tried));
+    const member = home ?? this.#best(requestId, tried);
     member?.standing.begin();
     return member;
   }
 
-  async #best(requestId: string, tried: ReadonlySet<Member>): Promise<Member | undefined> {
-    const untried = () => this.#members.present.filter((member) => !tried.has(member));
+  #best(requestId: string, tried: ReadonlySet<Member>): Member | undefined {
+    const untried = this.#members.present.filter((member) => !tried.has(member));
     if (requestId !== "") {
       // The same for all clients, and each node has just answered.
       const rank = (member: Member) => draw(member.number ?? 0, requestId);
-      return untried().sort((one, other) => (rank(one) < rank(other) ? -1 : 1))[0];
+      return untried.sort((one, other) => (rank(one) < rank(other) ? -1 : 1))[0];
     }
-    this.#looking ??= this.#look().finally(() => {
-      this.#looking = null;
-    });
-    await this.#looking;
-    const ranked = untried()
+    const ranked = untried
       .filter((member) => !member.standing.rests)
       .map((member) => ({ member, rank: member.standing.rank() }));
     return ranked.sort((one, other) => compared(one.rank, other.rank))[0]?.member;

@@ -153,7 +153,8 @@ export function unreachable(details: string): errors.DaemonUnreachable {
       facts,
     );
   }
-  const [, code, path = ""] = /connect (EACCES|ENOENT|ECONNREFUSED) (\/.*)$/.exec(details) ?? [];
+  const [, code, path = ""] =
+    /connect (EACCES|ENOENT|ECONNREFUSED) (\/.*?)(?:\. Resolution note: .*)?$/.exec(details) ?? [];
   switch (code) {
     case "EACCES": {
       const who = whoMayOpen(path);

@@ -62,6 +62,8 @@ async function opened(patience = 5): Promise<Fleet> {
 const made = () => nodes.map(({ created }) => created);
 const endpointOf = (sandbox: Sandbox) => sandbox.client.endpoint;
 const stamp = (seconds: number) => timestampFromMs(seconds * 1000);
+// Until clients have noticed that a node was killed: a request that is sent before may have been carried out.
+const noticed = () => delay(100);
 const seen = (events: readonly FleetEvent[]) => events.map(({ node, event }) => [node, event.sequence]);
 
 async function all<T>(stream: Stream<T>): Promise<T[]> {
@@ -194,6 +196,7 @@ test("a node that refuses is passed over", async () => {
   three.refuses = "OVERLOADED";
   one.kill();
   two.kill();
+  await noticed();
   await assert.rejects(fleet.create(PROFILE), Overloaded);
   three.refuses = "INVALID_ARGUMENT";
   await assert.rejects(fleet.create(PROFILE), InvalidArgument);
@@ -204,6 +207,7 @@ test("a dead node is passed over in time", async () => {
     await fleet.create(PROFILE);
   }
   one.kill();
+  await noticed();
   for (let at = 0; at < 20; at++) {
     const begun = Date.now();
     await fleet.create(PROFILE);
@@ -215,6 +219,7 @@ test("a dead node is passed over in time", async () => {
   );
   two.kill();
   three.kill();
+  await noticed();
   await assert.rejects(fleet.create(PROFILE), DaemonUnreachable);
 });
 
