@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import socket
 import threading
 import time
@@ -12,11 +13,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from daemon import Daemon
 from nodes import Node, id_of, stamp
 
 from cofferdam import (
     AsyncFleet,
     Base,
+    Client,
     DaemonUnreachable,
     Fleet,
     FleetEvent,
@@ -31,6 +34,7 @@ from cofferdam import (
 )
 from cofferdam._async.members import resolved
 from cofferdam._fleet import FLEET_VARIABLE, Position, draw, named, read
+from cofferdam._node import node_of
 
 # Seconds that a question to a fleet with a node that is away may take, with a margin for a busy machine.
 IN_TIME = 1.5
@@ -533,3 +537,52 @@ def test_a_sandbox_of_a_fleet_is_one_like_others(fleet: Fleet, nodes: list[Node]
     assert isinstance(sandbox, Sandbox)
     assert sandbox.client.endpoint in [node.socket for node in nodes]
     assert sandbox.client._transport.settings.patience == 5.0
+
+
+@pytest.fixture
+def daemons() -> Iterator[list[Daemon]]:
+    made: list[Daemon] = []
+    try:
+        made.extend(Daemon(f"node: {{ id: {number} }}\n") for number in (1, 2, 3))
+        yield made
+    finally:
+        for daemon in made:
+            daemon.remove()
+
+
+def test_three_daemons_are_one_fleet_and_one_of_them_dies_and_comes_back(daemons: list[Daemon]) -> None:
+    listed = [FleetNode(number, daemon.endpoint) for number, daemon in enumerate(daemons, 1)]
+    with Fleet.open(listed) as fleet:
+        sandboxes = [fleet.create(profile="open") for _ in range(6)]
+        ids = {sandbox.run_id for sandbox in sandboxes}
+        of = {number: [one for one in sandboxes if node_of(one.run_id) == number] for number in (1, 2, 3)}
+        assert all(of.values())
+        events = list(fleet.watch_events(follow=False))
+        assert {event.event.run_id for event in events} >= ids
+        assert {one.item.run_id for one in fleet.list_runs()} == ids
+
+        daemons[1].end(signal.SIGKILL)
+        begun = time.monotonic()
+        assert [node.node for node in fleet.list_runs().missing] == [2]
+        with pytest.raises(DaemonUnreachable):
+            fleet.sandbox(of[2][0].run_id)
+        assert time.monotonic() - begun < 2
+        assert {node_of(fleet.create(profile="open").run_id) for _ in range(2)} <= {1, 3}
+        assert all(sandbox.commands.run("echo here").stdout == "here\n" for sandbox in of[1] + of[3])
+
+        daemons[1].launch()
+        time.sleep(0.5)
+        found = fleet.sandbox(of[2][0].run_id)
+        assert found.commands.run("echo back").stdout == "back\n"
+        runs = fleet.list_runs()
+        assert len(runs) == 8
+        assert runs.missing == ()
+        rest = list(fleet.watch_events(events[-1].position, follow=False))
+        assert set(seen(events)).isdisjoint(seen(rest))
+        assert {event.node for event in rest} == {1, 2, 3}
+
+        with Client(daemons[2].endpoint) as third:
+            third.node.drain_node(v1.DrainNodeRequest(reason="a new kernel"))
+        assert [node.state for node in fleet.nodes()] == ["serving", "serving", "draining"]
+        assert {node_of(fleet.create(profile="open").run_id) for _ in range(4)} <= {1, 2}
+        assert len(fleet.list_runs()) == 12
