@@ -58,6 +58,8 @@ class Node:
         self.refuses = ""
         #: Called after a run was made and before the answer.
         self.before_answer: Callable[[], None] = lambda: None
+        #: Its log is for others.
+        self.denies = False
         #: Seconds for which it says nothing.
         self.silent_for = 0.0
         self.events: list[v1.AuditEvent] = []
@@ -172,6 +174,8 @@ class Node:
         self._ended.wait()
 
     def stream_events(self, request: v1.StreamEventsRequest) -> Iterator[v1.StreamEventsResponse]:
+        if self.denies:
+            raise Refused("PERMISSION_DENIED", grpc.StatusCode.PERMISSION_DENIED)
         at = request.after_sequence
         while not self._ended.is_set():
             while at < len(self.events):
@@ -212,6 +216,10 @@ METHODS = {
 }
 
 
+def serialized(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
 class Handler(grpc.GenericRpcHandler):
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -230,8 +238,13 @@ class Handler(grpc.GenericRpcHandler):
             except Refused as refusal:
                 return refusal.end(context)
 
+        def answers(asked: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+            try:
+                yield from act(asked)
+            except Refused as refusal:
+                refusal.end(context)
+
         streams = name.startswith(("Watch", "Stream"))
         make: Any = grpc.unary_stream_rpc_method_handler if streams else grpc.unary_unary_rpc_method_handler
-        return make(
-            answer, request_deserializer=request.FromString, response_serializer=lambda made: made.SerializeToString()
-        )
+        act_on = answers if streams else answer
+        return make(act_on, request_deserializer=request.FromString, response_serializer=serialized)

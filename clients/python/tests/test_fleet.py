@@ -21,6 +21,7 @@ from cofferdam import (
     Base,
     Client,
     DaemonUnreachable,
+    Denied,
     Fleet,
     FleetEvent,
     FleetNode,
@@ -104,6 +105,9 @@ def test_a_silent_node_costs_its_time_once(fleet: Fleet, nodes: list[Node]) -> N
 
 def test_a_node_that_says_another_number_is_not_used(fleet: Fleet, nodes: list[Node]) -> None:
     nodes[1].says = 7
+    nodes[1].runs["x"] = v1.Run(run_id=id_of(7, 1))
+    runs = fleet.list_runs()
+    assert (len(runs), [node.node for node in runs.missing]) == (0, [2])
     assert [(node.node, node.state) for node in fleet.nodes()] == [(1, "serving"), (2, "unreachable"), (3, "serving")]
     assert "says that it is node 7" in fleet.nodes()[1].failure
     for _ in range(4):
@@ -396,6 +400,20 @@ def test_a_fleet_that_is_gone_ends_a_stream(nodes: list[Node]) -> None:
             list(fleet.watch_events(follow=False))
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_an_answer_that_cannot_be_read_is_an_error(fleet: Fleet, nodes: list[Node], follow: bool) -> None:
+    nodes[0].record(1)
+    nodes[1].events.append(v1.AuditEvent(sequence=1, time=stamp(2), record_json="{"))
+    with pytest.raises(ValueError, match="Expecting"):
+        list(fleet.watch_events(follow=follow))
+
+
+def test_a_node_that_refuses_a_stream_ends_it(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[2].denies = True
+    with pytest.raises(Denied):
+        list(fleet.watch_events())
+
+
 def test_a_dead_node_is_left_out_of_a_stream_that_ends(fleet: Fleet, nodes: list[Node]) -> None:
     for node in nodes:
         node.record(node.number)
@@ -520,6 +538,16 @@ def test_a_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) ->
         FleetNode(None, "https://192.0.2.7:7443", "fleet.example.org"),
         FleetNode(None, "https://[2001:db8::7]:7443", "fleet.example.org"),
     )
+
+
+def test_a_node_needs_an_endpoint_and_a_server_name_needs_tls() -> None:
+    with pytest.raises(InvalidArgument, match="endpoint"):
+        Fleet.open([FleetNode(1, "")])
+    for endpoint, name in (("unix:/x", "a.example.org"), ("https://a.example.org:1", "a b")):
+        with pytest.raises(InvalidArgument, match="server_name"):
+            Fleet.open([FleetNode(1, endpoint, name)])
+    with pytest.raises(InvalidArgument, match="node_timeout"):
+        Fleet.open([FleetNode(1, "unix:/x")], node_timeout=0.0)
 
 
 def test_a_position_that_is_none_is_refused() -> None:

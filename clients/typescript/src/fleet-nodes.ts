@@ -114,7 +114,10 @@ export function checked(nodes: readonly FleetNode[]): readonly FleetNode[] {
     throw new InvalidArgument(`fleet: must be 1 to ${MOST_NODES} nodes, not ${nodes.length}`);
   }
   const seen = new Set<number>();
-  for (const { id, weight = 1 } of nodes) {
+  for (const { id, endpoint, weight = 1 } of nodes) {
+    if (endpoint === "") {
+      throw new InvalidArgument("fleet: a node has no endpoint");
+    }
     if (id !== null) {
       if (!isWithin(id, LARGEST_NUMBER)) {
         throw new InvalidArgument(`fleet: ${id} is no number of a node: 1 to ${LARGEST_NUMBER}`);

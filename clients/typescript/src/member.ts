@@ -20,6 +20,8 @@ export class Member {
   number: number | null;
   /** It is a second address of a node that the fleet has already. */
   isTwin = false;
+  /** It has said its number. */
+  isKnown = false;
   readonly #numbers: Map<number, Member>;
 
   /** `numbers`: all nodes whose numbers are known; this one enters itself. */
@@ -98,6 +100,7 @@ export class Member {
     } else if (number !== this.number) {
       throw new DaemonUnreachable(`${this.label} says that it is node ${number}`);
     }
+    this.isKnown = true;
   }
 
   async close(): Promise<void> {

@@ -10,6 +10,7 @@ import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import {
   Base,
   DaemonUnreachable,
+  Denied,
   Fleet,
   type FleetEvent,
   InvalidArgument,
@@ -134,6 +135,9 @@ test("a silent node costs its time once", async () => {
 
 test("a node that says another number is not used", async () => {
   two.says = 7;
+  two.runs.set("x", { runId: idOf(7, 1) });
+  const runs = await fleet.listRuns();
+  assert.deepEqual([runs.length, runs.missing.map(({ node }) => node)], [0, [2]]);
   assert.match((await fleet.nodes())[1]?.failure ?? "", /says that it is node 7/);
   for (let at = 0; at < 4; at++) {
     await fleet.create(PROFILE);
@@ -415,6 +419,17 @@ test("a fleet that is gone ends a stream", async () => {
   await assert.rejects(all(impatient.watchEvents({ follow: false })), DaemonUnreachable);
 });
 
+test("an answer that cannot be read, and a refusal, are errors", async () => {
+  one.record(1);
+  two.events.push({ sequence: 1n, time: stamp(2), recordJson: "{" });
+  for (const follow of [false, true]) {
+    await assert.rejects(all(fleet.watchEvents({ follow })), SyntaxError);
+  }
+  three.denies = true;
+  two.events = [];
+  await assert.rejects(all(fleet.watchEvents()), Denied);
+});
+
 test("a dead node is left out of a stream that ends", async () => {
   for (const node of nodes) {
     node.record(node.number);
@@ -505,6 +520,17 @@ test("a name stands for all its addresses", async () => {
     throw new Error("ENOTFOUND");
   }) as never;
   await assert.rejects(named("dns:fleet.example.org:7443", fails), DaemonUnreachable);
+});
+
+test("a node needs an endpoint, and a server name needs TLS", async () => {
+  await assert.rejects(Fleet.open([{ id: 1, endpoint: "" }]), InvalidArgument);
+  for (const [endpoint, serverName] of [
+    ["unix:/x", "a.example.org"],
+    ["https://a.example.org:1", "a b"],
+  ] as const) {
+    await assert.rejects(Fleet.open([{ id: 1, endpoint, serverName }]), InvalidArgument);
+  }
+  await assert.rejects(Fleet.open([{ id: 1, endpoint: "unix:/x" }], { nodeTimeout: 0 }), InvalidArgument);
 });
 
 test("a position that is none is refused", () => {

@@ -88,6 +88,8 @@ export class Node {
   refuses = "";
   /** Called after a run was made and before the answer. */
   beforeAnswer: () => unknown = () => {};
+  /** Its log is for others. */
+  denies = false;
   /** Seconds for which it says nothing. */
   silentFor = 0;
   events: Answer<typeof v1.AuditEventSchema>[] = [];
@@ -200,8 +202,11 @@ export class Node {
             call.write(Buffer.from(toBinary(method.output, create(method.output, answer))));
           }
           call.end();
-        } catch {
-          // Its client has gone.
+        } catch (error) {
+          // Otherwise its client has gone.
+          if (error instanceof Refused) {
+            call.emit("error", error);
+          }
         }
       };
       this.#add(method, handle);
@@ -278,6 +283,9 @@ export class Node {
       await after(end);
     });
     streamed(audit.streamEvents, async function* ({ afterSequence, follow }, end) {
+      if (node_.denies) {
+        throw new Refused("PERMISSION_DENIED", status.PERMISSION_DENIED);
+      }
       for (let at = Number(afterSequence); !end.aborted; ) {
         for (; at < node_.events.length; at++) {
           yield { event: node_.events[at] };

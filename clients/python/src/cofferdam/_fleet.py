@@ -134,6 +134,8 @@ def checked(nodes: Sequence[FleetNode]) -> tuple[FleetNode, ...]:
         raise invalid(f"fleet: must be 1 to {MOST_NODES} nodes, not {len(nodes)}")
     seen: set[int] = set()
     for node in nodes:
+        if not node.endpoint:
+            raise invalid("fleet: a node has no endpoint")
         if node.id is not None:
             if not _is_within(node.id, LARGEST_NUMBER):
                 raise invalid(f"fleet: {node.id!r} is no number of a node: 1 to {LARGEST_NUMBER}")

@@ -31,6 +31,8 @@ class Member:
         self.standing = Standing(node.weight)
         #: It is a second address of a node that the fleet has already.
         self.is_twin = False
+        #: It has said its number.
+        self.is_known = False
         self._numbers = numbers
         if node.id is not None:
             numbers[node.id] = self
@@ -86,6 +88,7 @@ class Member:
             self.number = number
         elif number != self.number:
             raise DaemonUnreachable(f"{self.label} says that it is node {number}")
+        self.is_known = True
 
     async def close(self) -> None:
         await self.ask.close()

@@ -56,7 +56,7 @@ class Passed(Generic[Item]):
     item: Item | None = None
     begun: NodeInfo | None = None
     lost: NodeInfo | None = None
-    error: CofferdamError | None = None
+    error: Exception | None = None
 
 
 class Feed(Generic[Item]):
@@ -142,6 +142,9 @@ class Feed(Generic[Item]):
                     await self._box.put(Passed(lost=self.member.unreachable(error)))
                 if not self._follow and (not answered or patience.pause() is None):
                     return await self._box.put(Passed())
+            except Exception as error:
+                # An answer that cannot be read.
+                return await self._box.put(Passed(error=error))
             await sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 

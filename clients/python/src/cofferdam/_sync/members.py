@@ -78,7 +78,7 @@ class Members:
 
         def ask(member: Member) -> Sequence[Item] | NodeInfo:
             try:
-                if member.number is None:
+                if not member.is_known:
                     member.look()
                 return [] if member.is_twin else question(member)
             except CofferdamError as error:

@@ -57,7 +57,7 @@ class Passed(Generic[Item]):
     item: Item | None = None
     begun: NodeInfo | None = None
     lost: NodeInfo | None = None
-    error: CofferdamError | None = None
+    error: Exception | None = None
 
 
 class Feed(Generic[Item]):
@@ -143,6 +143,9 @@ class Feed(Generic[Item]):
                     self._box.put(Passed(lost=self.member.unreachable(error)))
                 if not self._follow and (not answered or patience.pause() is None):
                     return self._box.put(Passed())
+            except Exception as error:
+                # An answer that cannot be read.
+                return self._box.put(Passed(error=error))
             sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
