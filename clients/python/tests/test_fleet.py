@@ -204,6 +204,28 @@ def test_a_dead_node_is_passed_over_in_time(fleet: Fleet, nodes: list[Node]) -> 
         fleet.create(profile="p")
 
 
+def test_a_silent_node_costs_one_create_its_time(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[0].silent_for = 3.0
+    begun = time.monotonic()
+    fleet.create(profile="p")
+    assert time.monotonic() - begun < IN_TIME
+    longest = 0.0
+    # Longer than the time after which it is asked again.
+    while time.monotonic() - begun < 4:
+        before = time.monotonic()
+        fleet.create(profile="p")
+        longest = max(longest, time.monotonic() - before)
+        time.sleep(0.05)
+    assert longest < 0.5
+    nodes[0].silent_for = 0.0
+    made = nodes[0].created
+    until = time.monotonic() + 15
+    while nodes[0].created == made and time.monotonic() < until:
+        fleet.create(profile="p")
+        time.sleep(0.1)
+    assert nodes[0].created > made
+
+
 def test_a_create_whose_answer_was_lost_is_one_run_when_its_node_is_back(fleet: Fleet, nodes: list[Node]) -> None:
     nodes[1].used_runs = nodes[2].used_runs = 90
     nodes[0].before_answer = nodes[0].kill

@@ -25,7 +25,7 @@ const LARGEST_WEIGHT = 256;
 const LARGEST_POSITION = 128 * 1024;
 // Milliseconds for which the use of a node counts as known.
 const FRESH = 1000;
-// Milliseconds for which a node that did not answer is not asked for a sandbox, first and at most.
+// Milliseconds until a node that did not answer is asked again, first and at most.
 const FIRST_REST = 500;
 const LONGEST_REST = 10_000;
 
@@ -273,8 +273,9 @@ export class Standing {
   // Sandboxes that were given to it since `info`, and those of them that are being made.
   #given = 0;
   #making = 0;
-  #knownAt = Number.NEGATIVE_INFINITY;
-  #restsUntil = Number.NEGATIVE_INFINITY;
+  /** It did not answer, and gets no sandbox until it does. */
+  isSuspect = false;
+  #askedAt = Number.NEGATIVE_INFINITY;
   #rest = FIRST_REST;
 
   constructor(weight = 1) {
@@ -283,28 +284,31 @@ export class Standing {
 
   /** It has to be asked before it is chosen. */
   get isStale(): boolean {
-    return performance.now() >= Math.max(this.#knownAt + FRESH, this.#restsUntil);
+    return !this.isSuspect && performance.now() >= this.#askedAt + FRESH;
   }
 
-  /** It did not answer, and is not asked again yet. */
-  get rests(): boolean {
-    return performance.now() < this.#restsUntil;
+  /** Tells once that it is time to ask a node again that did not answer. */
+  isDue(): boolean {
+    const due = this.isSuspect && performance.now() >= this.#askedAt + this.#rest;
+    if (due) {
+      this.#askedAt = performance.now();
+      this.#rest = Math.min(2 * this.#rest, LONGEST_REST);
+    }
+    return due;
   }
 
   answered(info: NodeInfo): void {
     this.#info = info;
     this.#given = this.#making;
-    this.#knownAt = performance.now();
-    this.#restsUntil = Number.NEGATIVE_INFINITY;
+    this.isSuspect = false;
+    this.#askedAt = performance.now();
     this.#rest = FIRST_REST;
   }
 
   failed(): void {
     this.#info = null;
-    if (!this.rests) {
-      this.#restsUntil = performance.now() + this.#rest;
-      this.#rest = Math.min(2 * this.#rest, LONGEST_REST);
-    }
+    this.isSuspect = true;
+    this.#askedAt = performance.now();
   }
 
   begin(): void {

@@ -97,23 +97,20 @@ export class Placing {
       return untried.sort((one, other) => (rank(one) < rank(other) ? -1 : 1))[0];
     }
     const ranked = untried
-      .filter((member) => !member.standing.rests)
+      .filter((member) => !member.standing.isSuspect)
       .map((member) => ({ member, rank: member.standing.rank() }));
     return ranked.sort((one, other) => compared(one.rank, other.rank))[0]?.member;
   }
 
-  /** Has the facts of each node be fresh, or the node rest. */
+  /** Has the facts of each node be fresh, or the node be suspect. */
   async #look(): Promise<void> {
-    const look = async (member: Member) => {
-      try {
-        await member.look();
-      } catch (error) {
-        if (!isAway(error)) {
-          throw error;
-        }
-      }
-    };
-    await Promise.all(this.#members.present.filter(({ standing }) => standing.isStale).map(look));
+    const members = this.#members.present;
+    for (const member of members.filter(({ standing }) => standing.isDue())) {
+      // Nobody waits for a node that did not answer before.
+      member.ask.transport.afterwards(() => looked(member));
+    }
+    const areAllSuspect = members.every(({ standing }) => standing.isSuspect);
+    await Promise.all(members.filter(({ standing }) => areAllSuspect || standing.isStale).map(looked));
   }
 
   /** Makes the sandbox at this node. Once an answer was lost, only the node itself can say that it has made none. */
@@ -140,6 +137,16 @@ export class Placing {
         }
         await sleep(pause, options.signal);
       }
+    }
+  }
+}
+
+async function looked(member: Member): Promise<void> {
+  try {
+    await member.look();
+  } catch (error) {
+    if (!isAway(error)) {
+      throw error;
     }
   }
 }

@@ -227,6 +227,26 @@ test("a dead node is passed over in time", async () => {
   await assert.rejects(fleet.create(PROFILE), DaemonUnreachable);
 });
 
+test("a silent node costs one create its time", async () => {
+  one.silentFor = 3;
+  const begun = Date.now();
+  await fleet.create(PROFILE);
+  assert(Date.now() - begun < IN_TIME);
+  // Longer than the time after which it is asked again.
+  while (Date.now() - begun < 4000) {
+    const before = Date.now();
+    await fleet.create(PROFILE);
+    assert(Date.now() - before < 500);
+    await delay(50);
+  }
+  one.silentFor = 0;
+  const { created } = one;
+  for (const until = Date.now() + 15_000; one.created === created && Date.now() < until; await delay(100)) {
+    await fleet.create(PROFILE);
+  }
+  assert(one.created > created);
+});
+
 test("a create whose answer was lost is one run when its node is back", async () => {
   two.usedRuns = three.usedRuns = 90;
   one.beforeAnswer = () => {

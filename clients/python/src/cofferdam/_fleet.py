@@ -40,7 +40,7 @@ LARGEST_POSITION = 128 * 1024
 LARGEST_SEQUENCE = 2**63 - 1
 # Seconds for which the use of a node counts as known.
 FRESH = 1.0
-# Seconds for which a node that did not answer is not asked for a sandbox, first and at most.
+# Seconds until a node that did not answer is asked again, first and at most.
 FIRST_REST = 0.5
 LONGEST_REST = 10.0
 
@@ -248,31 +248,31 @@ class Standing:
     #: Sandboxes that were given to it since `info`, and those of them that are being made.
     given: int = 0
     making: int = 0
-    _known_at: float = 0.0
-    _rests_until: float = 0.0
+    #: It did not answer, and gets no sandbox until it does.
+    is_suspect: bool = False
+    _asked_at: float = float("-inf")
     _rest: float = FIRST_REST
     _counting: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def is_stale(self) -> bool:
         """It has to be asked before it is chosen."""
-        return time.monotonic() >= max(self._known_at + FRESH, self._rests_until)
+        return not self.is_suspect and time.monotonic() >= self._asked_at + FRESH
 
-    @property
-    def rests(self) -> bool:
-        """It did not answer, and is not asked again yet."""
-        return time.monotonic() < self._rests_until
+    def is_due(self) -> bool:
+        """Tells once that it is time to ask a node again that did not answer."""
+        due = self.is_suspect and time.monotonic() >= self._asked_at + self._rest
+        if due:
+            self._asked_at, self._rest = time.monotonic(), min(2 * self._rest, LONGEST_REST)
+        return due
 
     def answered(self, info: NodeInfo) -> None:
         with self._counting:
             self.info, self.given = info, self.making
-        self._known_at, self._rests_until, self._rest = time.monotonic(), 0.0, FIRST_REST
+        self.is_suspect, self._asked_at, self._rest = False, time.monotonic(), FIRST_REST
 
     def failed(self) -> None:
-        self.info = None
-        if not self.rests:
-            self._rests_until = time.monotonic() + self._rest
-            self._rest = min(2 * self._rest, LONGEST_REST)
+        self.info, self.is_suspect, self._asked_at = None, True, time.monotonic()
 
     def begin(self) -> None:
         with self._counting:

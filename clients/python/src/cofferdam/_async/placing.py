@@ -71,9 +71,16 @@ class Placing:
             left = [member for member in self._members.present if member not in tried]
             return min(left, key=lambda member: draw(member.number or 0, request_id), default=None)
         async with self._looking:
-            stale = [member for member in self._members.present if member.standing.is_stale]
-            await together([partial(looked, member) for member in stale])
-        left = [member for member in self._members.present if member not in tried and not member.standing.rests]
+            members = self._members.present
+            for member in members:
+                # Nobody waits for a node that did not answer before.
+                if member.standing.is_due():
+                    member.ask._transport.background(partial(looked, member))
+            asked = [member for member in members if member.standing.is_stale]
+            if all(member.standing.is_suspect for member in members):
+                asked = members
+            await together([partial(looked, member) for member in asked])
+        left = [member for member in self._members.present if member not in tried and not member.standing.is_suspect]
         return min(left, key=lambda member: member.standing.rank(), default=None)
 
     async def _created(self, member: Member, name: str, options: FleetCreateOptions, *, abandons: bool) -> AsyncSandbox:
@@ -117,7 +124,7 @@ class Placing:
 
 
 async def looked(member: Member) -> None:
-    """Has the facts of a node be fresh, or the node rest."""
+    """Has the facts of a node be fresh, or the node be suspect."""
     try:
         await member.look()
     except CofferdamError as error:
