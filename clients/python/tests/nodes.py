@@ -47,6 +47,7 @@ class Node:
         self.number = number
         self.socket = f"unix:{place}/{number}.sock"
         self.instance = f"instance-{number}"
+        self.log = f"{number:032x}"
         self.state = v1.Node.State.SERVING
         self.used_runs = 0
         self.says: int = number
@@ -107,7 +108,9 @@ class Node:
 
     def record(self, second: float, kind: str = "call_receipt") -> None:
         sequence = len(self.events) + 1
-        event = v1.AuditEvent(sequence=sequence, time=stamp(second), kind=kind, record_json="{}", hash=f"{sequence}")
+        event = v1.AuditEvent(
+            sequence=sequence, time=stamp(second), kind=kind, record_json=f'{{"log":"{self.log}"}}', hash=f"{sequence}"
+        )
         self.events.append(event)
 
     # The methods that the packages use.
@@ -176,6 +179,9 @@ class Node:
     def stream_events(self, request: v1.StreamEventsRequest) -> Iterator[v1.StreamEventsResponse]:
         if self.denies:
             raise Refused("PERMISSION_DENIED", grpc.StatusCode.PERMISSION_DENIED)
+        if request.newest_only:
+            yield from (v1.StreamEventsResponse(event=event) for event in self.events[-1:])
+            return
         at = request.after_sequence
         while not self._ended.is_set():
             while at < len(self.events):
@@ -187,14 +193,15 @@ class Node:
 
 
 class Refused(Exception):
-    def __init__(self, reason: str, code: grpc.StatusCode) -> None:
+    def __init__(self, reason: str, code: grpc.StatusCode, details: dict[str, str] | None = None) -> None:
         super().__init__(reason)
+        self.details = details or {}
         self.reason = reason
         self.code = code
 
     def end(self, context: grpc.ServicerContext) -> None:
         detail = AnyMessage()
-        detail.Pack(ErrorInfo(reason=self.reason, domain="cofferdam", metadata={}))
+        detail.Pack(ErrorInfo(reason=self.reason, domain="cofferdam", metadata=self.details))
         status = Status(code=self.code.value[0], message=self.reason, details=[detail])
         context.set_trailing_metadata(((DETAILS, status.SerializeToString()),))
         context.abort(self.code, f"refused: {self.reason}")
@@ -231,15 +238,23 @@ class Handler(grpc.GenericRpcHandler):
         act = getattr(self._node, METHODS[name])
         request: type[Message] = getattr(v1, f"{name}Request")
 
+        node = dict(handler_call_details.invocation_metadata).get("cofferdam-node")
+
+        def check() -> None:
+            if node is not None and int(node) != self._node.says:
+                raise Refused("WRONG_NODE", grpc.StatusCode.FAILED_PRECONDITION, {"node": str(self._node.says)})
+
         def answer(asked: Any, context: grpc.ServicerContext) -> Any:
             time.sleep(self._node.silent_for)
             try:
+                check()
                 return act(asked)
             except Refused as refusal:
                 return refusal.end(context)
 
         def answers(asked: Any, context: grpc.ServicerContext) -> Iterator[Any]:
             try:
+                check()
                 yield from act(asked)
             except Refused as refusal:
                 refusal.end(context)

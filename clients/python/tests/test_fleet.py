@@ -1,6 +1,7 @@
 """A fleet of three nodes that are stand-ins: one that is away, full, drained, or lost in the middle of an answer."""
 
 import asyncio
+import base64
 import json
 import signal
 import socket
@@ -34,7 +35,7 @@ from cofferdam import (
     v1,
 )
 from cofferdam._async.members import resolved
-from cofferdam._fleet import FLEET_VARIABLE, Position, draw, named, read
+from cofferdam._fleet import FLEET_VARIABLE, Mark, Position, draw, named, read
 from cofferdam._node import node_of
 
 # Seconds that a question to a fleet with a node that is away may take, with a margin for a busy machine.
@@ -109,7 +110,7 @@ def test_a_node_that_says_another_number_is_not_used(fleet: Fleet, nodes: list[N
     runs = fleet.list_runs()
     assert (len(runs), [node.node for node in runs.missing]) == (0, [2])
     assert [(node.node, node.state) for node in fleet.nodes()] == [(1, "serving"), (2, "unreachable"), (3, "serving")]
-    assert "says that it is node 7" in fleet.nodes()[1].failure
+    assert "refused: WRONG_NODE" in fleet.nodes()[1].failure
     for _ in range(4):
         fleet.create(profile="p")
     assert nodes[1].created == 0
@@ -364,13 +365,15 @@ def test_events_come_by_time_and_go_on_at_a_position(fleet: Fleet, nodes: list[N
     assert list(fleet.watch_events(events[-1].position, follow=False)) == []
 
 
-def test_a_log_that_was_made_anew_is_read_from_its_beginning(fleet: Fleet, nodes: list[Node]) -> None:
+def test_another_log_and_a_shorter_one_are_read_from_their_beginning(fleet: Fleet, nodes: list[Node]) -> None:
     for second in range(1, 7):
         nodes[second % 3].record(second)
     last = list(fleet.watch_events(follow=False))[-1].position
-    nodes[0].instance, nodes[0].events = "another", []
-    nodes[0].record(100)
-    assert seen(list(fleet.watch_events(last, follow=False))) == [(1, 1)]
+    nodes[0].log, nodes[0].events = "a" * 32, []
+    for second in (100, 101, 102):
+        nodes[0].record(second)
+    del nodes[1].events[1:]
+    assert seen(list(fleet.watch_events(last, follow=False))) == [(2, 1), (1, 1), (1, 2), (1, 3)]
 
 
 def test_a_stream_goes_on_when_a_node_is_back_and_tells_of_it(fleet: Fleet, nodes: list[Node]) -> None:
@@ -573,12 +576,20 @@ def test_a_node_needs_an_endpoint_and_a_server_name_needs_tls() -> None:
 
 
 def test_a_position_that_is_none_is_refused() -> None:
-    for wrong in ("x", "é", "e30=x", "WzFd", "eyIxIjpbMSwyXX0", "eyIwIjpbIngiLDFdfQ", "eyIxIjpbIngiLC0xXX0", "A" * 200_000):
+    one = Position({1: Mark(b"\7" * 16, 42)}).written()
+    once = base64.urlsafe_b64decode(one.removeprefix("p1.") + "==")
+    twice = "p1." + base64.urlsafe_b64encode(once * 2).decode().rstrip("=")
+    zero = "p1." + base64.urlsafe_b64encode(bytes(26)).decode().rstrip("=")
+    for wrong in ("42", "p1", one[1:], one[:-1], f"{one}A", "p2.", "p1.é", twice, zero, "p1." + "A" * 100_000):
         with pytest.raises(InvalidArgument, match="position"):
             Position.read(wrong)
-    position = Position({2: ("a", 7), 1: ("b", 2**40)})
+    position = Position({2: Mark(b"a" * 16, 7), 1: Mark(b"b" * 16, 2**64 - 1)})
     assert Position.read(position.written()) == position
-    assert (position.after(2, "a"), position.after(2, "other"), position.after(3, "a")) == (7, 0, 0)
+    end = Mark(b"a" * 16, 7)
+    assert (position.after(2, end), position.after(2, Mark(b"c" * 16, 9)), position.after(3, end)) == (7, 0, 0)
+    assert (position.after(2, Mark(b"a" * 16, 6)), position.after(2, None)) == (0, 0)
+    # The other package and `coffer` read and write the same.
+    assert one == "p1.AAEHBwcHBwcHBwcHBwcHBwcHAAAAAAAAACo"
     assert Position.read(None) == Position.read("") == Position()
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import os
 import re
+import struct
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -23,11 +23,13 @@ from cofferdam.errors import (
     CofferdamError,
     DaemonUnreachable,
     InfrastructureError,
+    InternalError,
     InvalidArgument,
     TimedOut,
     Unavailable,
+    WrongNodeError,
 )
-from cofferdam.types import Base, Checkpoint, Companion, Every, FleetNode, Limits, NodeInfo, Workspace
+from cofferdam.types import AuditEvent, Base, Checkpoint, Companion, Every, FleetNode, Limits, NodeInfo, Workspace
 
 FLEET_VARIABLE = "COFFERDAM_FLEET"
 # Bounds of a list of nodes.
@@ -35,9 +37,6 @@ MOST_NODES = 512
 LARGEST_FILE = 1024 * 1024
 LARGEST_NUMBER = 65_535
 LARGEST_WEIGHT = 256
-# Far more than the position of the largest fleet has.
-LARGEST_POSITION = 128 * 1024
-LARGEST_SEQUENCE = 2**63 - 1
 # Seconds for which the use of a node counts as known.
 FRESH = 1.0
 # Seconds until a node that did not answer is asked again, first and at most.
@@ -46,6 +45,10 @@ LONGEST_REST = 10.0
 
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,253}")
+_LOG = re.compile(r"[0-9a-f]{32}")
+# A position is this, the version of its form, and base64 of one entry for each node: number, log, and sequence number.
+_PREFIX = "p1."
+_ENTRY = struct.Struct(">H16sQ")
 _KEYS = frozenset({"id", "address", "server_name", "weight", "agent_check"})
 
 
@@ -80,8 +83,8 @@ def invalid(message: str) -> InvalidArgument:
 
 
 def is_away(error: CofferdamError) -> bool:
-    """True if the node does not answer, or cannot work now: of a fleet that is a warning."""
-    return isinstance(error, DaemonUnreachable | TimedOut | Unavailable)
+    """True if the node does not answer, cannot work now, or is another one: of a fleet that is a warning."""
+    return isinstance(error, DaemonUnreachable | TimedOut | Unavailable | WrongNodeError)
 
 
 def has_no_answer(error: CofferdamError) -> bool:
@@ -198,42 +201,57 @@ def _is_within(number: object, largest: int) -> bool:
 # The place in the logs of all nodes.
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A place in one log: after this record."""
+
+    #: Identity of the log.
+    log: bytes
+    sequence: int
+
+    @classmethod
+    def of(cls, event: AuditEvent) -> Mark:
+        written = event.record.get("log")
+        log = bytes.fromhex(written) if isinstance(written, str) and _LOG.fullmatch(written) else b""
+        if not log:
+            raise InternalError("a record of the audit log names no log")
+        return cls(log, event.sequence)
+
+
 @dataclass
 class Position:
-    """By node: the log, by the identity of its daemon's state, and the sequence number of its last record that was seen."""
+    """By node: the last record of its log that was seen. Written as `coffer --fleet audit tail` writes it."""
 
-    of: dict[int, tuple[str, int]] = field(default_factory=dict)
+    of: dict[int, Mark] = field(default_factory=dict)
 
     @classmethod
     def read(cls, written: str | None) -> Position:
         """The place that `written` gives. None or empty: before all records."""
+        position = cls()
         if not written:
-            return cls()
+            return position
         try:
-            if len(written) > LARGEST_POSITION:
+            encoded = written.removeprefix(_PREFIX)
+            if encoded == written or len(encoded) > -(-MOST_NODES * _ENTRY.size // 3) * 4:
                 raise ValueError
-            raw = base64.b64decode(written + "=" * (-len(written) % 4), altchars=b"-_", validate=True)
-            return cls({int(node): _place(node, place) for node, place in json.loads(raw).items()})
-        except (ValueError, binascii.Error, AttributeError, RecursionError):
+            raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
+            for node, log, sequence in _ENTRY.iter_unpack(raw):
+                if node == 0 or node in position.of:
+                    raise ValueError
+                position.of[node] = Mark(log, sequence)
+        except (ValueError, struct.error):
             raise invalid("position: is none that `watch_events` gave") from None
+        return position
 
-    def after(self, node: int, instance: str) -> int:
-        """The last record that was seen of this log. 0: none; the log of another state begins anew."""
-        seen, sequence = self.of.get(node, ("", 0))
-        return sequence if seen == instance else 0
+    def after(self, node: int, end: Mark | None) -> int:
+        """The last record that was seen of the log that ends so. 0: none, and so in a log that is another one or shorter."""
+        seen = self.of.get(node)
+        is_there = seen is not None and end is not None and seen.log == end.log and seen.sequence <= end.sequence
+        return seen.sequence if seen is not None and is_there else 0
 
     def written(self) -> str:
-        text = json.dumps({str(node): place for node, place in sorted(self.of.items())}, separators=(",", ":"))
-        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _place(node: str, place: object) -> tuple[str, int]:
-    if not _is_within(int(node), LARGEST_NUMBER) or not isinstance(place, list):
-        raise ValueError
-    instance, sequence = place
-    if not isinstance(instance, str) or not _is_within(sequence, LARGEST_SEQUENCE):
-        raise ValueError
-    return instance, sequence
+        raw = b"".join(_ENTRY.pack(node, mark.log, mark.sequence) for node, mark in sorted(self.of.items()))
+        return _PREFIX + base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 # The choice of a node.

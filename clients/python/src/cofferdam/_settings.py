@@ -69,6 +69,8 @@ class Settings:
     patience: float
     #: In the daemon's certificate. None: the host of the endpoint.
     server_name: str | None = None
+    #: The node that requests are for whose ids name none. None: no certain one.
+    node: int | None = None
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -78,8 +80,8 @@ class Settings:
         return (*token, ("traceparent", trace)) if trace else token
 
     def metadata_for(self, request: Message | None) -> tuple[tuple[str, str], ...]:
-        """Of this request, or of a stream that begins with it: also the node that it is for, if an id in it names one."""
-        node = node_for(request)
+        """Of this request, or of a stream that begins with it: also the node that it is for, if that is known."""
+        node = node_for(request) or self.node
         return self.metadata if node is None else (*self.metadata, (NODE_METADATA, str(node)))
 
     @property

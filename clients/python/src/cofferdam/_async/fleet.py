@@ -17,11 +17,11 @@ from cofferdam._async.approvals import State as ApprovalState
 from cofferdam._async.mailbox import AsyncNodeCallback
 from cofferdam._async.member import Member
 from cofferdam._async.members import Members, resolved
-from cofferdam._async.merge import Beginning, merged
+from cofferdam._async.merge import BEGIN_TIMEOUT, Beginning, merged
 from cofferdam._async.placing import Placing
 from cofferdam._async.sandbox import AsyncSandbox
 from cofferdam._async.transport import aside
-from cofferdam._fleet import DnsName, FleetCreateOptions, Position, invalid, named
+from cofferdam._fleet import DnsName, FleetCreateOptions, Mark, Position, invalid, named
 from cofferdam._node import node_of
 from cofferdam._options import OnAwaitingApproval
 from cofferdam.errors import Denied
@@ -171,7 +171,8 @@ class AsyncFleet:
         """The records of all audit logs by time, none left out and none twice, also across a node that is lost and back.
 
         The records of one node keep their order. Each comes with a `position`; the stream that is given it goes on after
-        that record. The log of a node whose state was made anew begins at its beginning.
+        that record, and so does `coffer --fleet audit tail`. A log that is another one than before, or that ends before the
+        position, is read from its first record.
 
         `position`: default: before all records. `follow`: go on with new ones instead of ending. `kinds`: only of these,
         such as `call_receipt`; at most 32. `on_node`: is told of each node that no longer answers (`unreachable`), and again
@@ -184,22 +185,23 @@ class AsyncFleet:
         given = Position.read(position)
         read = Position(dict(given.of))
 
-        async def begin(member: Member, info: NodeInfo) -> AsyncGenerator[tuple[datetime, tuple[str, AuditEvent]], None]:
+        async def begin(member: Member, info: NodeInfo) -> AsyncGenerator[tuple[datetime, tuple[Mark, AuditEvent]], None]:
             node = member.number or 0
             request = v1.StreamEventsRequest(
-                after_sequence=read.after(node, info.instance), follow=follow, filter=v1.EventFilter(kinds=kinds)
+                after_sequence=read.after(node, await end_of(member)), follow=follow, filter=v1.EventFilter(kinds=kinds)
             )
             async with aclosing(member.ask.audit.stream_events(request)) as events:
                 async for answer in events:
                     event = _results.event(answer.event)
-                    yield event.time, (info.instance, event)
-                    read.of[node] = (info.instance, event.sequence)
+                    mark = Mark.of(event)
+                    yield event.time, (mark, event)
+                    read.of[node] = mark
 
         items = merged(self._members.present, begin, on_node, follow=follow, patience=self._patience)
         async with aclosing(items) as passed:
-            async for member, (instance, event) in passed:
+            async for member, (mark, event) in passed:
                 node = member.number or 0
-                given.of[node] = (instance, event.sequence)
+                given.of[node] = mark
                 yield FleetEvent(node, event, given.written())
 
     async def watch_runs(self, *, on_node: AsyncNodeCallback | None = None) -> AsyncGenerator[OfNode[RunInfo], None]:
@@ -330,3 +332,12 @@ class AsyncFleet:
         async with aclosing(merged(self._members.present, begin, on_node, follow=True, patience=self._patience)) as items:
             async for member, item in items:
                 yield OfNode(member.number or 0, item)
+
+
+async def end_of(member: Member) -> Mark | None:
+    """The place at the end of a node's log; None: it has no record."""
+    request = v1.StreamEventsRequest(newest_only=True)
+    async with aclosing(member.ask.audit.stream_events(request, timeout=BEGIN_TIMEOUT)) as newest:
+        async for answer in newest:
+            return Mark.of(_results.event(answer.event))
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from cofferdam import _results, v1
@@ -31,11 +32,7 @@ class Member:
         self.standing = Standing(node.weight)
         #: It is a second address of a node that the fleet has already.
         self.is_twin = False
-        #: It has said its number.
-        self.is_known = False
         self._numbers = numbers
-        if node.id is not None:
-            numbers[node.id] = self
         tls = tls if node.endpoint.startswith("https://") else None
         name = node.server_name
         #: For questions: a node that went away is not waited for.
@@ -49,6 +46,9 @@ class Member:
             request_timeout=request_timeout,
             reconnect_timeout=reconnect_timeout,
         )
+        if node.id is not None:
+            numbers[node.id] = self
+            self._name(node.id)
 
     @property
     def label(self) -> str:
@@ -86,9 +86,14 @@ class Member:
         if self.number is None:
             self.is_twin = self._numbers.setdefault(number, self) is not self
             self.number = number
+            self._name(number)
         elif number != self.number:
             raise DaemonUnreachable(f"{self.label} says that it is node {number}")
-        self.is_known = True
+
+    def _name(self, number: int) -> None:
+        """Has each request name the node, so that no other daemon does it."""
+        for client in (self.ask, self.client):
+            client._transport.settings = replace(client._transport.settings, node=number)
 
     async def close(self) -> None:
         await self.ask.close()

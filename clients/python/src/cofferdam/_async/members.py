@@ -77,7 +77,7 @@ class Members:
 
         async def ask(member: Member) -> Sequence[Item] | NodeInfo:
             try:
-                if not member.is_known:
+                if member.number is None:
                     await member.look()
                 return [] if member.is_twin else await question(member)
             except CofferdamError as error:

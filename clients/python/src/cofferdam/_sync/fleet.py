@@ -14,14 +14,14 @@ from typing import Literal, TypeVar
 from typing_extensions import Self, Unpack
 
 from cofferdam import _results, v1
-from cofferdam._fleet import DnsName, FleetCreateOptions, Position, invalid, named
+from cofferdam._fleet import DnsName, FleetCreateOptions, Mark, Position, invalid, named
 from cofferdam._node import node_of
 from cofferdam._options import OnAwaitingApproval
 from cofferdam._sync.approvals import State as ApprovalState
 from cofferdam._sync.mailbox import NodeCallback
 from cofferdam._sync.member import Member
 from cofferdam._sync.members import Members, resolved
-from cofferdam._sync.merge import Beginning, merged
+from cofferdam._sync.merge import BEGIN_TIMEOUT, Beginning, merged
 from cofferdam._sync.placing import Placing
 from cofferdam._sync.sandbox import Sandbox
 from cofferdam._sync.transport import aside
@@ -170,7 +170,8 @@ class Fleet:
         """The records of all audit logs by time, none left out and none twice, also across a node that is lost and back.
 
         The records of one node keep their order. Each comes with a `position`; the stream that is given it goes on after
-        that record. The log of a node whose state was made anew begins at its beginning.
+        that record, and so does `coffer --fleet audit tail`. A log that is another one than before, or that ends before the
+        position, is read from its first record.
 
         `position`: default: before all records. `follow`: go on with new ones instead of ending. `kinds`: only of these,
         such as `call_receipt`; at most 32. `on_node`: is told of each node that no longer answers (`unreachable`), and again
@@ -183,22 +184,23 @@ class Fleet:
         given = Position.read(position)
         read = Position(dict(given.of))
 
-        def begin(member: Member, info: NodeInfo) -> Generator[tuple[datetime, tuple[str, AuditEvent]], None]:
+        def begin(member: Member, info: NodeInfo) -> Generator[tuple[datetime, tuple[Mark, AuditEvent]], None]:
             node = member.number or 0
             request = v1.StreamEventsRequest(
-                after_sequence=read.after(node, info.instance), follow=follow, filter=v1.EventFilter(kinds=kinds)
+                after_sequence=read.after(node, end_of(member)), follow=follow, filter=v1.EventFilter(kinds=kinds)
             )
             with closing(member.ask.audit.stream_events(request)) as events:
                 for answer in events:
                     event = _results.event(answer.event)
-                    yield event.time, (info.instance, event)
-                    read.of[node] = (info.instance, event.sequence)
+                    mark = Mark.of(event)
+                    yield event.time, (mark, event)
+                    read.of[node] = mark
 
         items = merged(self._members.present, begin, on_node, follow=follow, patience=self._patience)
         with closing(items) as passed:
-            for member, (instance, event) in passed:
+            for member, (mark, event) in passed:
                 node = member.number or 0
-                given.of[node] = (instance, event.sequence)
+                given.of[node] = mark
                 yield FleetEvent(node, event, given.written())
 
     def watch_runs(self, *, on_node: NodeCallback | None = None) -> Generator[OfNode[RunInfo], None]:
@@ -323,3 +325,12 @@ class Fleet:
         with closing(merged(self._members.present, begin, on_node, follow=True, patience=self._patience)) as items:
             for member, item in items:
                 yield OfNode(member.number or 0, item)
+
+
+def end_of(member: Member) -> Mark | None:
+    """The place at the end of a node's log; None: it has no record."""
+    request = v1.StreamEventsRequest(newest_only=True)
+    with closing(member.ask.audit.stream_events(request, timeout=BEGIN_TIMEOUT)) as newest:
+        for answer in newest:
+            return Mark.of(_results.event(answer.event))
+    return None

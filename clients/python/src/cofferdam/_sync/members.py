@@ -78,7 +78,7 @@ class Members:
 
         def ask(member: Member) -> Sequence[Item] | NodeInfo:
             try:
-                if not member.is_known:
+                if member.number is None:
                     member.look()
                 return [] if member.is_twin else question(member)
             except CofferdamError as error:
