@@ -9,11 +9,13 @@ import {
   CofferdamError,
   DaemonUnreachable,
   InfrastructureError,
+  InternalError,
   InvalidArgument,
   TimedOut,
   Unavailable,
+  WrongNodeError,
 } from "./errors.js";
-import type { FleetNode, NodeInfo, Workspace } from "./types.js";
+import type { AuditEvent, FleetNode, NodeInfo, Workspace } from "./types.js";
 
 const FLEET_VARIABLE = "COFFERDAM_FLEET";
 // Bounds of a list of nodes.
@@ -21,8 +23,6 @@ const MOST_NODES = 512;
 const LARGEST_FILE = 1024 * 1024;
 const LARGEST_NUMBER = 65_535;
 const LARGEST_WEIGHT = 256;
-// Far more than the position of the largest fleet has.
-const LARGEST_POSITION = 128 * 1024;
 // Milliseconds for which the use of a node counts as known.
 const FRESH = 1000;
 // Milliseconds until a node that did not answer is asked again, first and at most.
@@ -31,11 +31,16 @@ const LONGEST_REST = 10_000;
 
 const ADDRESS = /^(?:[A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}$/;
 const NAME = /^[A-Za-z0-9_.-]{1,253}$/;
+const LOG = /^[0-9a-f]{32}$/;
+// A position is this, the version of its form, and base64 of one entry for each node: number (2 bytes), log and sequence number.
+const PREFIX = "p1.";
+const LOG_SIZE = 16;
+const ENTRY = 2 + LOG_SIZE + 8;
 const KEYS: ReadonlySet<string> = new Set(["id", "address", "server_name", "weight", "agent_check"]);
 
-/** True if the node does not answer, or cannot work now: of a fleet that is a warning. */
+/** True if the node does not answer, cannot work now, or is another one: of a fleet that is a warning. */
 export function isAway(error: unknown): error is CofferdamError {
-  return error instanceof DaemonUnreachable || error instanceof TimedOut || error instanceof Unavailable;
+  return [DaemonUnreachable, TimedOut, Unavailable, WrongNodeError].some((kind) => error instanceof kind);
 }
 
 /** True if the node itself has not said how the request ended. */
@@ -213,57 +218,67 @@ function isWithin(value: unknown, largest: number): value is number {
   return typeof value === "number" && Number.isSafeInteger(value) && 1 <= value && value <= largest;
 }
 
-/** The place in the logs of all nodes. */
+/** A place in one log: after this record. */
+export interface Mark {
+  /** Identity of the log, in hex. */
+  log: string;
+  sequence: number;
+}
+
+export function markOf(event: AuditEvent): Mark {
+  const log = event.record["log"];
+  if (typeof log !== "string" || !LOG.test(log)) {
+    throw new InternalError("a record of the audit log names no log");
+  }
+  return { log, sequence: event.sequence };
+}
+
+/** By node: the last record of its log that was seen. Written as `coffer --fleet audit tail` writes it. */
 export class Position {
-  /** By node: the log, by the identity of its daemon's state, and the sequence number of its last record that was seen. */
-  readonly #of: Map<number, readonly [string, number]>;
+  readonly #of = new Map<number, Mark>();
 
   /** `written`: as `written()` gives it; empty: before all records. */
   constructor(written = "") {
-    try {
-      if (written.length > LARGEST_POSITION || !/^[\w-]*$/.test(written)) {
-        throw new TypeError();
+    const wrong = () => new InvalidArgument("position: is none that `watchEvents` gave");
+    const encoded = written.slice(PREFIX.length);
+    const raw = Buffer.from(encoded, "base64url");
+    const isWhole =
+      raw.length % ENTRY === 0 && raw.length <= MOST_NODES * ENTRY && raw.toString("base64url") === encoded;
+    if (written !== "" && !(written.startsWith(PREFIX) && isWhole)) {
+      throw wrong();
+    }
+    for (let at = 0; at < raw.length; at += ENTRY) {
+      const node = raw.readUInt16BE(at);
+      const log = raw.toString("hex", at + 2, at + 2 + LOG_SIZE);
+      if (node === 0 || this.#of.has(node)) {
+        throw wrong();
       }
-      const fields: unknown = written === "" ? {} : JSON.parse(Buffer.from(written, "base64url").toString());
-      if (!isFields(fields)) {
-        throw new TypeError();
-      }
-      this.#of = new Map(Object.entries(fields).map(([node, place]) => [numberOf(node), placeOf(place)]));
-    } catch {
-      throw new InvalidArgument("position: is none that `watchEvents` gave");
+      this.saw(node, { log, sequence: Number(raw.readBigUInt64BE(at + 2 + LOG_SIZE)) });
     }
   }
 
-  /** The last record that was seen of this log. 0: none; the log of another state begins anew. */
-  after(node: number, instance: string): number {
-    const [seen, sequence] = this.#of.get(node) ?? ["", 0];
-    return seen === instance ? sequence : 0;
+  /** The last record that was seen of the log that ends so. 0: none, and so in a log that is another one or shorter. */
+  after(node: number, end: Mark | null): number {
+    const seen = this.#of.get(node);
+    return seen && seen.log === end?.log && seen.sequence <= end.sequence ? seen.sequence : 0;
   }
 
-  saw(node: number, instance: string, sequence: number): void {
-    this.#of.set(node, [instance, sequence]);
+  saw(node: number, mark: Mark): void {
+    this.#of.set(node, mark);
   }
 
   written(): string {
-    const places = [...this.#of].sort(([one], [other]) => one - other);
-    return Buffer.from(JSON.stringify(Object.fromEntries(places))).toString("base64url");
+    const entries = [...this.#of]
+      .sort(([one], [other]) => one - other)
+      .map(([node, { log, sequence }]) => {
+        const entry = Buffer.alloc(ENTRY);
+        entry.writeUInt16BE(node, 0);
+        entry.write(log, 2, "hex");
+        entry.writeBigUInt64BE(BigInt(sequence), 2 + LOG_SIZE);
+        return entry;
+      });
+    return PREFIX + Buffer.concat(entries).toString("base64url");
   }
-}
-
-function numberOf(written: string): number {
-  const number = Number(written);
-  if (!isWithin(number, LARGEST_NUMBER)) {
-    throw new TypeError();
-  }
-  return number;
-}
-
-function placeOf(place: unknown): [string, number] {
-  const [instance, sequence, ...rest] = Array.isArray(place) ? place : [];
-  if (typeof instance !== "string" || !isWithin(sequence, Number.MAX_SAFE_INTEGER) || rest.length > 0) {
-    throw new TypeError();
-  }
-  return [instance, sequence];
 }
 
 /** Facts about a node that decide if it gets the next sandbox. */

@@ -1,10 +1,10 @@
 /** `Fleet`: several daemons, each a node with a number. */
 
 import { Denied, InvalidArgument } from "./errors.js";
-import { named, Position } from "./fleet-nodes.js";
+import { type Mark, markOf, named, Position } from "./fleet-nodes.js";
 import type { Member } from "./member.js";
 import { Members } from "./members.js";
-import { type Beginning, type Merging, merged } from "./merge.js";
+import { BEGIN_TIMEOUT, type Beginning, type Merging, merged } from "./merge.js";
 import { nodeOf } from "./node.js";
 import { Placing } from "./placing.js";
 import * as results from "./results.js";
@@ -157,8 +157,9 @@ export class Fleet implements AsyncDisposable {
    * The records of all audit logs by time, none left out and none twice, also across a node that is lost and back.
    *
    * The records of one node keep their order. Each comes with a `position`; the stream that is given it goes on after that
-   * record. The log of a node whose state was made anew begins at its beginning. A stream that does not follow leaves a node
-   * out that does not answer; a later one with its last position goes on there.
+   * record, and so does `coffer --fleet audit tail`. A log that is another one than before, or that ends before the position, is
+   * read from its first record. A stream that does not follow leaves a node out that does not answer; a later one with its last
+   * position goes on there.
    *
    * Takes the API role `operator` or `auditor`. Throws `DaemonUnreachable` when no node has answered for `reconnectTimeout`.
    */
@@ -166,23 +167,24 @@ export class Fleet implements AsyncDisposable {
     const { follow = true, kinds = [], onNode, position = "" } = options;
     const given = new Position(position);
     const read = new Position(position);
-    const begin: Beginning<{ instance: string; event: AuditEvent }> = async function* (member, { instance }, signal) {
+    const begin: Beginning<AuditEvent> = async function* (member, _info, signal) {
       const node = member.number ?? 0;
-      const afterSequence = BigInt(read.after(node, instance));
+      const afterSequence = BigInt(read.after(node, await endOf(member, signal)));
       const request = { afterSequence, follow, filter: { kinds: [...kinds] } };
       for await (const answer of member.ask.audit.streamEvents(request, { signal })) {
         const event = results.event(results.present(answer.event));
-        yield [event.time, { instance, event }];
-        read.saw(node, instance, event.sequence);
+        const mark = markOf(event);
+        yield [event.time, event];
+        read.saw(node, mark);
       }
     };
     const merging = { begin, onNode, follow, patience: this.#patience };
     const members = this.#members;
     const make = async function* (signal: AbortSignal): AsyncGenerator<FleetEvent, void> {
-      for await (const { member, item } of merged(members.present, merging, signal)) {
+      for await (const { member, item: event } of merged(members.present, merging, signal)) {
         const node = member.number ?? 0;
-        given.saw(node, item.instance, item.event.sequence);
-        yield { node, event: item.event, position: given.written() };
+        given.saw(node, markOf(event));
+        yield { node, event, position: given.written() };
       }
     };
     return new Stream(make, options.signal);
@@ -289,6 +291,15 @@ export class Fleet implements AsyncDisposable {
 
 function questioning(member: Member, options: { signal?: AbortSignal }): RequestOptions {
   return { timeout: member.timeout, signal: options.signal };
+}
+
+/** The place at the end of a node's log; null: it has no record. */
+async function endOf(member: Member, signal: AbortSignal): Promise<Mark | null> {
+  const options = { timeout: BEGIN_TIMEOUT, signal };
+  for await (const { event } of member.ask.audit.streamEvents({ newestOnly: true }, options)) {
+    return markOf(results.event(results.present(event)));
+  }
+  return null;
 }
 
 function timeOf(time: Date | null): number {

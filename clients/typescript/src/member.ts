@@ -20,8 +20,6 @@ export class Member {
   number: number | null;
   /** It is a second address of a node that the fleet has already. */
   isTwin = false;
-  /** It has said its number. */
-  isKnown = false;
   readonly #numbers: Map<number, Member>;
 
   /** `numbers`: all nodes whose numbers are known; this one enters itself. */
@@ -32,13 +30,14 @@ export class Member {
     this.timeout = timeout;
     this.standing = new Standing(node.weight);
     this.#numbers = numbers;
-    if (node.id !== null) {
-      numbers.set(node.id, this);
-    }
     const tls = endpoint.startsWith("https://") ? options.tls : undefined;
     const given = { ...options, endpoint, serverName, tls };
     this.ask = new Client({ ...given, reconnectTimeout: 0 });
     this.client = new Client(given);
+    if (node.id !== null) {
+      numbers.set(node.id, this);
+      this.#name(node.id);
+    }
   }
 
   /** As a message names it. */
@@ -97,10 +96,16 @@ export class Member {
         this.#numbers.set(number, this);
       }
       this.number = number;
+      this.#name(number);
     } else if (number !== this.number) {
       throw new DaemonUnreachable(`${this.label} says that it is node ${number}`);
     }
-    this.isKnown = true;
+  }
+
+  /** Has each request name the node, so that no other daemon does it. */
+  #name(number: number): void {
+    this.ask.transport.node = number;
+    this.client.transport.node = number;
   }
 
   async close(): Promise<void> {

@@ -57,7 +57,7 @@ export class Members {
     const missing: NodeInfo[] = [];
     const ask = async (member: Member): Promise<readonly OfNode<T>[]> => {
       try {
-        if (!member.isKnown) {
+        if (member.number === null) {
           await member.look();
         }
         const items = member.isTwin ? [] : await question(member);

@@ -26,7 +26,7 @@ const STEP = 20;
 const FIRST_PAUSE = 0.25;
 const LONGEST_PAUSE = 5;
 // For the facts of a node before its stream: nobody waits for them but the stream itself.
-const BEGIN_TIMEOUT = 5;
+export const BEGIN_TIMEOUT = 5;
 
 /** Begins the stream of a node, from where it was lost: each item with its time. */
 export type Beginning<T> = (member: Member, info: NodeInfo, signal: AbortSignal) => AsyncIterable<[Date, T]>;

@@ -53,6 +53,8 @@ type Answers<M> = ClientReadableStream<M> | ClientDuplexStream<never, M>;
 /** One channel. Connects with the first call. */
 export class Transport {
   readonly settings: Settings;
+  /** The node that requests are for whose ids name none; null: no certain one. */
+  node: number | null = null;
   #channel: Channel | null = null;
   #connected = false;
   readonly #active = new Set<{ cancel(): void }>();
@@ -308,7 +310,7 @@ export class Transport {
   /** Of this request, or of a stream that begins with it. */
   #metadata(schema: DescMessage, request: Message | undefined): Metadata {
     const metadata = new Metadata();
-    const node = request === undefined ? null : nodeFor(schema, request);
+    const node = (request === undefined ? null : nodeFor(schema, request)) ?? this.node;
     if (node !== null) {
       metadata.set(NODE_METADATA, String(node));
     }

@@ -138,7 +138,7 @@ test("a node that says another number is not used", async () => {
   two.runs.set("x", { runId: idOf(7, 1) });
   const runs = await fleet.listRuns();
   assert.deepEqual([runs.length, runs.missing.map(({ node }) => node)], [0, [2]]);
-  assert.match((await fleet.nodes())[1]?.failure ?? "", /says that it is node 7/);
+  assert.match((await fleet.nodes())[1]?.failure ?? "", /refused: WRONG_NODE/);
   for (let at = 0; at < 4; at++) {
     await fleet.create(PROFILE);
   }
@@ -362,15 +362,19 @@ test("events come by time, and go on at a position", async () => {
   }
 });
 
-test("a log that was made anew is read from its beginning", async () => {
+test("another log and a shorter one are read from their beginning", async () => {
   for (let second = 1; second <= 6; second++) {
     nodes[second % 3]?.record(second);
   }
   const position = (await all(fleet.watchEvents({ follow: false }))).at(-1)?.position;
-  one.instance = "another";
+  one.log = "a".repeat(32);
   one.events = [];
-  one.record(100);
-  assert.deepEqual(seen(await all(fleet.watchEvents({ position, follow: false }))), [[1, 1]]);
+  for (const second of [100, 101, 102]) {
+    one.record(second);
+  }
+  two.events.splice(1);
+  const rest = await all(fleet.watchEvents({ position, follow: false }));
+  assert.deepEqual(seen(rest).map(String), ["2,1", "1,1", "1,2", "1,3"]);
 });
 
 test("a stream goes on when a node is back, and tells of it", async () => {
@@ -554,19 +558,21 @@ test("a node needs an endpoint, and a server name needs TLS", async () => {
 });
 
 test("a position that is none is refused", () => {
-  const encoded = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64url");
-  const values = [["x"], { 1: [1, 2] }, { 0: ["x", 1] }, { 1: ["x", -1] }, { 1: ["x", 1, 2] }, { 1: null }, null];
-  for (const wrong of ["x", "é", "e30=x", "A".repeat(200_000), ...values.map(encoded)]) {
+  const place = new Position();
+  place.saw(1, { log: "07".repeat(16), sequence: 42 });
+  const written = place.written();
+  const once = Buffer.from(written.slice(3), "base64url");
+  const twice = `p1.${Buffer.concat([once, once]).toString("base64url")}`;
+  const zero = `p1.${Buffer.alloc(26).toString("base64url")}`;
+  const cut = [written.slice(1), written.slice(0, -1), `${written}A`];
+  for (const wrong of ["42", "p1", "p2.", "p1.é", "p1.A", twice, zero, `p1.${"A".repeat(100_000)}`, ...cut]) {
     assert.throws(() => new Position(wrong), InvalidArgument, wrong.slice(0, 100));
   }
-  const position = new Position();
-  position.saw(2, "a", 7);
-  position.saw(1, "b", 2 ** 40);
-  const again = new Position(position.written());
-  assert.deepEqual(
-    [again.after(2, "a"), again.after(2, "other"), again.after(3, "a"), again.after(1, "b")],
-    [7, 0, 0, 2 ** 40],
-  );
-  // As the package for Python writes it.
-  assert.equal(position.written(), "eyIxIjpbImIiLDEwOTk1MTE2Mjc3NzZdLCIyIjpbImEiLDddfQ");
+  place.saw(2, { log: "aa".repeat(16), sequence: 2 ** 40 });
+  const again = new Position(place.written());
+  const after = (node: number, log: string, sequence: number) => again.after(node, { log: log.repeat(16), sequence });
+  assert.deepEqual([after(1, "07", 42), after(1, "08", 42), after(1, "07", 41), after(3, "07", 42)], [42, 0, 0, 0]);
+  assert.deepEqual([after(2, "aa", 2 ** 41), again.after(2, null)], [2 ** 40, 0]);
+  // The other package and `coffer` read and write the same.
+  assert.equal(written, "p1.AAEHBwcHBwcHBwcHBwcHBwcHAAAAAAAAACo");
 });

@@ -56,7 +56,7 @@ class Refused extends Error {
   readonly metadata = new Metadata();
   readonly details: string;
 
-  constructor(reason: string, code: status) {
+  constructor(reason: string, code: status, node = 0) {
     super(reason);
     this.code = code;
     this.details = `refused: ${reason}`;
@@ -64,7 +64,8 @@ class Refused extends Error {
       const bytes = Buffer.from(content as string);
       return Buffer.concat([Buffer.from([(number << 3) | 2, bytes.length]), bytes]);
     };
-    const info = Buffer.concat([field(1, reason), field(2, "cofferdam")]);
+    const named = Buffer.concat([field(1, "node"), field(2, `${node}`)]);
+    const info = Buffer.concat([field(1, reason), field(2, "cofferdam"), ...(node === 0 ? [] : [field(3, named)])]);
     const any = Buffer.concat([field(1, "type.googleapis.com/google.rpc.ErrorInfo"), field(2, info)]);
     this.metadata.set("grpc-status-details-bin", field(3, any));
   }
@@ -77,6 +78,8 @@ export class Node {
   /** The number that it says. */
   says: number;
   instance: string;
+  /** Identity of its log. */
+  log: string;
   state = v1.Node_State.SERVING;
   usedRuns = 0;
   /** By request id. */
@@ -105,6 +108,7 @@ export class Node {
     this.number = number;
     this.says = number;
     this.instance = `instance-${number}`;
+    this.log = number.toString(16).padStart(32, "0");
     this.#path = join(place, `${number}.sock`);
     this.endpoint = `unix:${this.#path}`;
   }
@@ -170,7 +174,13 @@ export class Node {
   record(second: number, kind = "call_receipt"): void {
     const sequence = this.events.length + 1;
     const time = timestampFromMs(second * 1000);
-    this.events.push({ sequence: BigInt(sequence), time, kind, recordJson: "{}", hash: `${sequence}` });
+    this.events.push({
+      sequence: BigInt(sequence),
+      time,
+      kind,
+      recordJson: JSON.stringify({ log: this.log }),
+      hash: `${sequence}`,
+    });
   }
 
   #serve(): void {
@@ -181,6 +191,7 @@ export class Node {
       const handle = async (call: ServerUnaryCall<Buffer, Buffer>, done: (error: unknown, made?: Buffer) => void) => {
         await delay(this.silentFor * 1000);
         try {
+          this.#check(call.metadata);
           const made = create(method.output, await answer(fromBinary(method.input, call.request)));
           done(null, Buffer.from(toBinary(method.output, made)));
         } catch (error) {
@@ -198,6 +209,7 @@ export class Node {
         call.on("cancelled", () => end.abort());
         const both = AbortSignal.any([end.signal, this.#ended.signal]);
         try {
+          this.#check(call.metadata);
           for await (const answer of answers(fromBinary(method.input, call.request), both)) {
             call.write(Buffer.from(toBinary(method.output, create(method.output, answer))));
           }
@@ -282,9 +294,13 @@ export class Node {
       yield* node_.alerts.map((alert) => ({ alert }));
       await after(end);
     });
-    streamed(audit.streamEvents, async function* ({ afterSequence, follow }, end) {
+    streamed(audit.streamEvents, async function* ({ afterSequence, follow, newestOnly }, end) {
       if (node_.denies) {
         throw new Refused("PERMISSION_DENIED", status.PERMISSION_DENIED);
+      }
+      if (newestOnly) {
+        yield* node_.events.slice(-1).map((event) => ({ event }));
+        return;
       }
       for (let at = Number(afterSequence); !end.aborted; ) {
         for (; at < node_.events.length; at++) {
@@ -296,6 +312,13 @@ export class Node {
         await delay(10);
       }
     });
+  }
+
+  #check(metadata: Metadata): void {
+    const [node] = metadata.get("cofferdam-node");
+    if (node !== undefined && Number(node) !== this.says) {
+      throw new Refused("WRONG_NODE", status.FAILED_PRECONDITION, this.says);
+    }
   }
 
   #add(method: DescMethod, handle: unknown): void {
