@@ -39,7 +39,7 @@ from cofferdam._fleet import FLEET_VARIABLE, Mark, Position, draw, named, read
 from cofferdam._node import node_of
 
 # Seconds that a question to a fleet with a node that is away may take, with a margin for a busy machine.
-IN_TIME = 1.5
+IN_TIME = 3.0
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def fleet(nodes: list[Node]) -> Iterator[Fleet]:
 
 
 def opened(nodes: list[Node], patience: float = 5.0) -> Fleet:
-    return Fleet.open([node.listed for node in nodes], node_timeout=1.0, reconnect_timeout=patience)
+    return Fleet.open([node.listed for node in nodes], node_timeout=2.0, reconnect_timeout=patience)
 
 
 def made_by(nodes: list[Node]) -> list[int]:
@@ -96,12 +96,12 @@ def test_a_dead_node_is_a_warning_and_a_dead_fleet_an_error(fleet: Fleet, nodes:
 
 
 def test_a_silent_node_costs_its_time_once(fleet: Fleet, nodes: list[Node]) -> None:
-    nodes[0].silent_for = nodes[2].silent_for = 3.0
+    nodes[0].silent_for = nodes[2].silent_for = 5.0
     begun = time.monotonic()
     runs = fleet.list_runs()
     assert time.monotonic() - begun < IN_TIME
     assert [node.node for node in runs.missing] == [1, 3]
-    assert "does not answer within 1 seconds" in runs.missing[0].failure
+    assert "does not answer within 2 seconds" in runs.missing[0].failure
 
 
 def test_a_node_that_says_another_number_is_not_used(fleet: Fleet, nodes: list[Node]) -> None:
@@ -206,18 +206,18 @@ def test_a_dead_node_is_passed_over_in_time(fleet: Fleet, nodes: list[Node]) -> 
 
 
 def test_a_silent_node_costs_one_create_its_time(fleet: Fleet, nodes: list[Node]) -> None:
-    nodes[0].silent_for = 3.0
+    nodes[0].silent_for = 5.0
     begun = time.monotonic()
     fleet.create(profile="p")
     assert time.monotonic() - begun < IN_TIME
     longest = 0.0
     # Longer than the time after which it is asked again.
-    while time.monotonic() - begun < 4:
+    while time.monotonic() - begun < 6:
         before = time.monotonic()
         fleet.create(profile="p")
         longest = max(longest, time.monotonic() - before)
         time.sleep(0.05)
-    assert longest < 0.5
+    assert longest < 1.5
     nodes[0].silent_for = 0.0
     made = nodes[0].created
     until = time.monotonic() + 15
@@ -328,7 +328,7 @@ def test_a_node_that_dies_meanwhile_loses_no_create_and_doubles_none(nodes: list
         nodes[1].start()
 
     async def make() -> list[str]:
-        async with await AsyncFleet.open([node.listed for node in nodes], node_timeout=1.0) as fleet:
+        async with await AsyncFleet.open([node.listed for node in nodes], node_timeout=2.0) as fleet:
             turns = asyncio.Semaphore(20)
 
             async def one(at: int) -> str:
