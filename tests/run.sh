@@ -7,8 +7,8 @@
 #
 #   --quick       only the tests, no lint and no ratios
 #   --no-engine   only the tests that need no Docker Engine
-#   --long        races, kills and random cases in full, the image of Rust, the suites of agent frameworks, and the Debian package
-#                 in virtual machines, which takes much longer (sets COFFERDAM_LONG=1)
+#   --long        races, kills and random cases in full, the image of Rust, the suites of agent frameworks, jobs of Slurm, and the
+#                 Debian package in virtual machines, which takes much longer (sets COFFERDAM_LONG=1)
 set -uo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -61,6 +61,7 @@ lint() {
     check "Files: languages, and whose they are" tests/files.sh
     local scripts
     mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
+    check "Kubernetes: the files by its schemas" tests/fleet/kubernetes.sh
     check "Scripts" shellcheck --external-sources --source-path=SCRIPTDIR "${scripts[@]}"
 }
 
@@ -169,6 +170,13 @@ check_frameworks() {
     "${as[@]}" clients/python/frameworks.sh --approvals "${reviewed[@]}" >&2 || FAILED+=("Agent frameworks with a reviewer")
 }
 
+# Real jobs, with a line for each step. With the debug build, too.
+check_slurm() {
+    local as=()
+    ((EUID == 0)) || as=(sudo -E)
+    "${as[@]}" tests/fleet/slurm.sh >&2 || FAILED+=("Slurm")
+}
+
 # With the debug build that the tests use. Times belong to a machine, so only ratios are compared, with a wide margin, and once more
 # where others may have had the machine.
 ratios() {
@@ -217,6 +225,7 @@ run_tests() {
     [[ -n $QUICK || $# -gt 0 ]] || check_packages
     [[ -n $QUICK || $# -gt 0 ]] || check_console
     [[ -z ${COFFERDAM_LONG-} && (-n $QUICK || $# -gt 0) ]] || check_frameworks
+    [[ -z ${COFFERDAM_LONG-} ]] || check_slurm
     compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
 }
 

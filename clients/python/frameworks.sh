@@ -8,7 +8,7 @@
 # --approvals   instead, tool calls of each under the profile `build`, where a reviewer decides on them: a program that sees
 #               what is asked, approves most and denies some. README.md says what that shows.
 #
-# NAME: deepagents, harbor, harbor_oldest, inspect, minisweagent, openai_agents, pydantic_ai, swerex (all of them)
+# NAME: deepagents, harbor, harbor_oldest, inspect, minisweagent, openai_agents, pydantic_ai, ray, swerex (all of them)
 # COFFERDAM_TEST_COFFERD=PROGRAM   cofferd (target/debug/cofferd)
 # COFFERDAM_TEST_PROFILE=NAME      the profile that the suites run with, without --approvals (harness)
 # COFFERDAM_TEST_IMAGE=NAME        an image with bash and Python (images/dev, built unless it is there)
@@ -21,17 +21,17 @@ REPOSITORY=$(cd ../.. && pwd)
 PLACE=$REPOSITORY/target/tools/frameworks
 LOGS=$REPOSITORY/target/frameworks
 WANTED=tests/frameworks/requirements
-NAMES=(deepagents harbor harbor_oldest inspect minisweagent openai_agents pydantic_ai swerex)
+NAMES=(deepagents harbor harbor_oldest inspect minisweagent openai_agents pydantic_ai ray swerex)
 # The least that has to hold of a framework's own checks, and of whole runs where it has no checks. Deep Agents: 79 in each of
 # two places.
 declare -A OWN_CHECKS=([deepagents]=158 [inspect]=42 [pydantic_ai]=34 [swerex]=47)
-declare -A WHOLE_RUNS=([harbor]=6 [harbor_oldest]=5 [minisweagent]=1 [openai_agents]=2)
+declare -A WHOLE_RUNS=([harbor]=6 [harbor_oldest]=5 [minisweagent]=1 [openai_agents]=2 [ray]=1)
 # The same for --approvals: calls that a reviewer approves, and denies.
 declare -A APPROVED=(
-    [deepagents]=10 [harbor]=25 [harbor_oldest]=25 [inspect]=8 [minisweagent]=8 [openai_agents]=7 [pydantic_ai]=5 [swerex]=11
+    [deepagents]=10 [harbor]=25 [harbor_oldest]=25 [inspect]=8 [minisweagent]=8 [openai_agents]=7 [pydantic_ai]=5 [ray]=5 [swerex]=11
 )
 declare -A DENIED=(
-    [deepagents]=2 [harbor]=1 [harbor_oldest]=1 [inspect]=1 [minisweagent]=2 [openai_agents]=2 [pydantic_ai]=1 [swerex]=1
+    [deepagents]=2 [harbor]=1 [harbor_oldest]=1 [inspect]=1 [minisweagent]=2 [openai_agents]=2 [pydantic_ai]=1 [ray]=1 [swerex]=1
 )
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }

@@ -354,12 +354,12 @@ async fn one_address_serves_both_nodes(kind: Kind) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn envoy_makes_one_address_of_two_nodes() {
-    one_address_serves_both_nodes(Kind::Envoy).await;
+    Box::pin(one_address_serves_both_nodes(Kind::Envoy)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn haproxy_makes_one_address_of_two_nodes() {
-    one_address_serves_both_nodes(Kind::Haproxy).await;
+    Box::pin(one_address_serves_both_nodes(Kind::Haproxy)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

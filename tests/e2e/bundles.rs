@@ -100,6 +100,8 @@ async fn a_bundle_verifies_and_tampering_with_any_member_is_found() {
     let trusted: VerifierKey = key.parse().unwrap();
     let verified = verify(&bundle[..], Some(&trusted)).unwrap();
     assert!(verified.from_beginning && verified.missing_policies.is_empty(), "{verified:?}");
+    let instance = std::fs::read_to_string(daemon.state_dir().join("instance")).unwrap();
+    assert_eq!((verified.node, verified.instance.as_str()), (None, instance.trim()));
     let id = run.id().to_owned();
     let expected: Vec<_> =
         run.clients.events(&id, "").await.into_iter().map(|event| event.record_json).collect();

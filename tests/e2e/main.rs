@@ -34,6 +34,7 @@ mod dev_image;
 mod dialects;
 mod egress;
 mod files;
+mod fleet;
 mod fork_isolation;
 mod fork_races;
 mod fork_trees;

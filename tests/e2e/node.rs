@@ -103,6 +103,12 @@ async fn a_drained_node_refuses_runs_and_keeps_those_that_live() {
     let forked = forks::fork(&mut run.clients, request_of_fork).await;
     let said = forked.map_or_else(|status| reason(&status), |answer| format!("{answer:?}"));
     assert!(said.contains("NODE_DRAINED"), "{said}");
+    // Forks of the run itself leave no checkpoint behind.
+    let before = forks::list(&mut run.clients).await.len();
+    let request_of_forks = v1::ForkRunRequest { request_id: "forks".to_owned(), ..forks::of_run(&id, 1) };
+    let forked = forks::fork(&mut run.clients, request_of_forks).await;
+    assert_eq!(reason(&forked.unwrap_err()), "NODE_DRAINED");
+    assert_eq!(forks::list(&mut run.clients).await.len(), before);
     // The run of a request that is repeated is found.
     let again = daemon.run_on(request).await;
     assert_eq!(again.id(), run.id());

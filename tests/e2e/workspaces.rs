@@ -46,6 +46,15 @@ async fn a_managed_workspace_outlives_its_run_and_the_run_s_record() {
     let [kept] = &list(&mut clients, true).await[..] else { panic!("not one") };
     assert_eq!((kept.used_by.as_str(), kept.size_bytes), ("", Some(5)));
 
+    // No later run gets its id, and with that the say over it.
+    let taken = v1::CreateRunRequest {
+        request_id: "again".to_owned(),
+        run_id: id.clone(),
+        ..requests::managed("open")
+    };
+    assert_eq!(reason(&daemon.run_with(taken).await.err().unwrap()), "ALREADY_EXISTS");
+    assert!(path.join("a.txt").exists());
+
     let mut second = daemon.run_on(requests::kept("open", &id)).await;
     assert_eq!(second.exec(&["cat", "a.txt"]).await.stdout, "12345");
     second.ok(calls::write("b.txt", "x")).await;

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 102] = [
+const ARROWS: [(&str, &str); 104] = [
     ("admission", ""),
     ("agent-check", "document"),
+    ("alert-commands", "command-context fleet-view presentation wire"),
     (
         "anomaly",
         "audit audit-service gateway identity jail operations policy refusal runs store timestamp webhook",
@@ -24,7 +25,7 @@ const ARROWS: [(&str, &str); 102] = [
         "bases",
         "admission atomic-file audit audit-service disk-quotas executor host-launch identity operations redact refusal runs store timestamp wire",
     ),
-    ("bundles", "audit audit-service identity operations redact refusal runs store wire"),
+    ("bundles", "audit audit-service identity node-id operations redact refusal runs store wire"),
     ("busybox", ""),
     (
         "calls",
@@ -39,7 +40,7 @@ const ARROWS: [(&str, &str); 102] = [
     ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (
         "cli",
-        "audit backup capacity certificates checkup cofferdam-client command-context consent-proof daemon-control document egress-rules egress-sources file-ops fleet-commands jail mcp node-commands operations policy presentation run-families text timestamp top tryout usage-report wire",
+        "alert-commands audit backup capacity certificates checkup cofferdam-client command-context consent-proof daemon-control document egress-rules egress-sources file-ops fleet-commands fleet-view jail mcp node-commands operations policy presentation run-families text timestamp top tryout usage-report wire",
     ),
     ("cofferdam-client", "node-id wire"),
     ("command-context", "cofferdam-client compose presentation wire"),
@@ -79,6 +80,7 @@ const ARROWS: [(&str, &str); 102] = [
     ("file-ops", "jail operations text"),
     ("fleet-commands", "atomic-file command-context document fleet-config presentation"),
     ("fleet-config", "document node-id"),
+    ("fleet-view", "cofferdam-client command-context document fleet-config presentation wire"),
     ("gateway", "command-rules document jail node-id operations policy refusal text timestamp"),
     ("git-remote", "git-wire text"),
     ("git-wire", ""),

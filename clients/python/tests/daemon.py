@@ -25,11 +25,11 @@ def coffer(*arguments: str) -> str:
 class Daemon:
     """A cofferd with a directory of its own."""
 
-    def __init__(self, config: str = "", tcp: str = "", *, self_approval: bool = True) -> None:
-        """`tcp`: keys of `listen.tcp`. `self_approval`: a client may consent to its own calls."""
+    def __init__(self, config: str = "", tcp: str = "", *, self_approval: bool = True, roots: Path | None = None) -> None:
+        """`tcp`: keys of `listen.tcp`. `self_approval`: a client may consent to its own calls. `roots`: workspaces."""
         self.place = Path(tempfile.mkdtemp(prefix="cofferdam-sdk-", dir="/var/tmp"))
-        self.roots = self.place / "roots"
-        self.roots.mkdir()
+        self.roots = roots or self.place / "roots"
+        self.roots.mkdir(exist_ok=True)
         self.endpoint = f"unix:{self.place}/cofferd.sock"
         (self.place / "cofferd.yaml").write_text(
             f'listen:\n  unix: {{ path: {self.place}/cofferd.sock, mode: "0660" }}\n'

@@ -1,11 +1,13 @@
 """From a status to an exception, without a daemon."""
 
 import asyncio
+import json
 import pickle
 import signal
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -14,11 +16,12 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from cofferdam import errors, v1
+from cofferdam import Client, Sandbox, errors, v1
 from cofferdam._async.caller import Outcome, check_kept
 from cofferdam._async.commands import _judged
+from cofferdam._node import names_node
 from cofferdam._signals import parse
-from cofferdam._status import DETAILS, failed, made_of, refused
+from cofferdam._status import DETAILS, UNCONNECTED, failed, made_of, refused
 from cofferdam.integrations._shell import said_of
 from cofferdam.types import CommandResult
 
@@ -98,6 +101,76 @@ def test_an_error_is_of_the_infrastructure_exactly_where_the_daemon_says_so(
         assert isinstance(error, kind) or reason not in named
     assert (error.fault, error.retry_safe, dict(error.details)) == (fault.lower(), True, {"rule": "r"})
     assert dict(error.evidence) == {"engine.exit_code": "137"}
+
+
+class Cut(grpc.RpcError):
+    """An attempt that came to no answer."""
+
+    def __init__(self, details: str) -> None:
+        super().__init__(details)
+        self._details = details
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self) -> str:
+        return self._details
+
+    def trailing_metadata(self) -> Any:
+        return None
+
+
+def lost_connection(place: Path, attempts: list[Cut], asked: list[v1.CreateRunRequest] | None = None) -> Client:
+    """A client that had an answer, whose creates fail so, from the last one on, and then find no daemon."""
+
+    class Create:
+        @staticmethod
+        def with_call(request: v1.CreateRunRequest, **_: object) -> None:
+            if asked is not None:
+                asked.append(request)
+            raise attempts.pop() if attempts else Cut(UNCONNECTED)
+
+    client = Client(f"unix:{place}/none.sock", reconnect_timeout=0.3)
+    client._transport._connected = True
+    client._transport._callables["/cofferdam.v1.RunService/CreateRun"] = Create
+    return client
+
+
+@pytest.mark.parametrize(("details", "retry_safe"), [("Socket closed", False), (UNCONNECTED, True)])
+def test_a_request_is_safe_to_repeat_only_if_none_of_its_attempts_was_sent(
+    tmp_path: Path, details: str, retry_safe: bool
+) -> None:
+    attempts = [Cut(details)]
+    with lost_connection(tmp_path, attempts) as client, pytest.raises(errors.NodeLostError) as lost:
+        client.runs.create_run(v1.CreateRunRequest(request_id="r"))
+    assert not attempts
+    assert (lost.value.request_id, lost.value.retry_safe) == ("r", retry_safe)
+
+
+def test_a_sandbox_gets_its_id_from_the_daemon_and_is_asked_for_by_one_request_id(tmp_path: Path) -> None:
+    asked: list[v1.CreateRunRequest] = []
+    with lost_connection(tmp_path, [Cut("Socket closed")], asked) as client, pytest.raises(errors.NodeLostError):
+        Sandbox.create(profile="open", client=client)
+    assert len(asked) > 1
+    assert {one.run_id for one in asked} == {""}
+    (request_id,) = {one.request_id for one in asked}
+    assert request_id.startswith("sdk-")
+
+
+def test_in_a_fleet_no_request_is_repeated_that_may_reach_another_node(tmp_path: Path) -> None:
+    cut = Cut("Socket closed")
+    vectors = json.loads((Path(__file__).parents[2] / "nodes.json").read_text())
+    base = next(written for written, node in vectors["ids"].items() if node == 7)
+    on_base = v1.Workspace(base=v1.BaseWorkspace(base_id=base))
+    for workspace, in_fleet, left in ((None, True, 1), (on_base, True, 0), (None, False, 0)):
+        attempts = [cut, cut]
+        with lost_connection(tmp_path, attempts) as client:
+            client._transport._is_in_fleet = in_fleet
+            with pytest.raises(errors.NodeLostError) as lost:
+                client.runs.create_run(v1.CreateRunRequest(request_id="r", workspace=workspace))
+        assert (len(attempts), lost.value.request_id, lost.value.retry_safe) == (left, "r", False)
+    assert names_node((("date", "now"), ("cofferdam-node", "7")))
+    assert not names_node((("date", "now"),))
 
 
 def test_a_failed_call_says_whose_failure_it_is() -> None:

@@ -533,7 +533,7 @@ def test_a_file_is_read_and_its_mistakes_are_named(tmp_path: Path, monkeypatch: 
     monkeypatch.delenv(FLEET_VARIABLE)
     with pytest.raises(InvalidArgument, match=FLEET_VARIABLE):
         named(None)
-    for wrong in ("dns:", "dns:fleet.example.org", "dns:fleet example:1", "dns:fleet.example.org:0"):
+    for wrong in ("dns:", "dns:fleet.example.org:", "dns:fleet example:1", "dns:[::1]:1", "dns:fleet.example.org:0"):
         with pytest.raises(InvalidArgument, match="dns:"):
             named(wrong)
 
@@ -559,6 +559,7 @@ def test_a_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: found)
     name = named("dns:fleet.example.org:7443")
     assert not isinstance(name, tuple)
+    assert named("dns:fleet.example.org") == name
     assert resolved(name) == (
         FleetNode(None, "https://192.0.2.7:7443", "fleet.example.org"),
         FleetNode(None, "https://[2001:db8::7]:7443", "fleet.example.org"),

@@ -54,6 +54,13 @@ def test_files_are_read_and_written_at_any_path(sandbox: Sandbox, size: int) -> 
     assert posix.read("/tmp/new dir/a file") == data
 
 
+def test_files_are_appended_to_in_pieces(sandbox: Sandbox) -> None:
+    posix, data = Posix(sandbox), b"\x00\xff\n" * 300_000
+    posix.write("/tmp/another dir/log", b"first\n", append=True)
+    posix.write("/tmp/another dir/log", data, append=True)
+    assert posix.read("/tmp/another dir/log") == b"first\n" + data
+
+
 def test_file_content_is_not_judged_as_a_command(sandbox: Sandbox) -> None:
     Posix(sandbox).write("/tmp/clean.sh", b"#!/bin/sh\nsudo rm -rf /\n")
     assert sandbox.commands.run(["wc", "-l", "/tmp/clean.sh"]).stdout.startswith("2 ")

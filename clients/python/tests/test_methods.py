@@ -23,5 +23,6 @@ def test_methods_are_repeatable_as_the_descriptors_say() -> None:
 
 def test_a_request_id_makes_any_request_repeatable() -> None:
     create = Method("/cofferdam.v1.RunService/CreateRun", v1.CreateRunRequest, v1.CreateRunResponse, False)
-    assert not create.may_repeat(v1.CreateRunRequest())
-    assert create.may_repeat(v1.CreateRunRequest(request_id="one"))
+    assert not create.may_repeat(v1.CreateRunRequest(), is_in_fleet=False)
+    assert create.may_repeat(v1.CreateRunRequest(request_id="one"), is_in_fleet=False)
+    assert not create.may_repeat(v1.CreateRunRequest(request_id="one"), is_in_fleet=True)

@@ -31,7 +31,7 @@ use wire::v1::trash_service_client::TrashServiceClient;
 use wire::v1::usage_service_client::UsageServiceClient;
 
 use crate::routed::Routed;
-use crate::token::{Credentials, Token, TraceContext};
+use crate::token::{Credentials, TraceContext};
 
 /// Largest answer that is accepted, bytes: more than any limit of the daemon, and far less than would hurt.
 const LARGEST_MESSAGE: usize = 64 << 20;
@@ -47,8 +47,8 @@ pub struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(channel: Channel, token: Option<Token>) -> Self {
-        Self { channel, credentials: Credentials { token, trace: None } }
+    pub(crate) fn new(channel: Channel, credentials: Credentials) -> Self {
+        Self { channel, credentials }
     }
 
     /// Returns a client whose requests belong to this trace. It shares the connection.

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use node_id::NodeId;
 use tonic::transport::{self, Channel};
 
 use crate::clients::Client;
 use crate::endpoint::Endpoint;
 use crate::error::{ConnectError, Unreachable};
 use crate::tls::Tls;
-use crate::token::Token;
+use crate::token::{Credentials, Token};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that the daemon may send ahead in one stream, so that a download does not wait after every few frames.
@@ -25,6 +26,8 @@ pub struct Connect {
     tls: Tls,
     token: Option<Token>,
     agent: &'static str,
+    node: Option<NodeId>,
+    server_name: Option<String>,
 }
 
 /// Returns the value of an environment variable that is set and not empty.
@@ -41,7 +44,7 @@ impl Connect {
     /// Connects to this endpoint, with the certificates that this host trusts and no token.
     pub fn to(endpoint: Endpoint) -> Self {
         let agent = concat!("cofferdam-client/", env!("CARGO_PKG_VERSION"));
-        Self { endpoint, tls: Tls::default(), token: None, agent }
+        Self { endpoint, tls: Tls::default(), token: None, agent, node: None, server_name: None }
     }
 
     /// Reads `COFFERDAM_ENDPOINT`, `COFFERDAM_TOKEN` and `COFFERDAM_TLS`. Without them, connects to the default socket.
@@ -76,6 +79,18 @@ impl Connect {
         Self { agent, ..self }
     }
 
+    /// Says with every request that it is for this node. Another node refuses it.
+    #[must_use]
+    pub fn with_node(self, node: Option<NodeId>) -> Self {
+        Self { node, ..self }
+    }
+
+    /// Expects a certificate with this name. Default: the endpoint's host. It counts for https alone.
+    #[must_use]
+    pub fn with_server_name(self, server_name: Option<String>) -> Self {
+        Self { server_name, ..self }
+    }
+
     /// Returns the endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
@@ -88,7 +103,8 @@ impl Connect {
 
     /// Connects, and so distinguishes a missing daemon from a failed call.
     pub async fn connect(&self) -> Result<Client, ConnectError> {
-        Ok(Client::new(self.channel().await?, self.token.clone()))
+        let credentials = Credentials { token: self.token.clone(), node: self.node, trace: None };
+        Ok(Client::new(self.channel().await?, credentials))
     }
 
     /// Returns the bare connection, which sends no token.
@@ -101,7 +117,9 @@ impl Connect {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(2 * STREAM_WINDOW);
         if self.endpoint.is_tls() {
-            endpoint = endpoint.tls_config(self.tls.config()?).map_err(ConnectError::Certificates)?;
+            let tls = self.tls.config()?;
+            let tls = self.server_name.iter().fold(tls, |tls, name| tls.domain_name(name));
+            endpoint = endpoint.tls_config(tls).map_err(ConnectError::Certificates)?;
         }
         if self.endpoint.socket().is_none() {
             endpoint = endpoint.http2_keep_alive_interval(ALIVE).keep_alive_timeout(SILENT);

@@ -1,5 +1,6 @@
 //! Tokens that a client sends in addition to its uid or certificate.
 
+use node_id::{NODE_METADATA, NodeId};
 use thiserror::Error;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -46,10 +47,11 @@ impl TraceContext {
     }
 }
 
-/// Sends a token and the context of a trace, if there are any, with every request.
+/// Sends a token, a node and the context of a trace, if there are any, with every request.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     pub(crate) token: Option<Token>,
+    pub(crate) node: Option<NodeId>,
     pub(crate) trace: Option<TraceContext>,
 }
 
@@ -57,6 +59,9 @@ impl Interceptor for Credentials {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(Token(value)) = &self.token {
             request.metadata_mut().insert("authorization", value.clone());
+        }
+        if let Some(node) = self.node {
+            request.metadata_mut().insert(NODE_METADATA, node.get().into());
         }
         if let Some(TraceContext(value)) = &self.trace {
             request.metadata_mut().insert("traceparent", value.clone());
@@ -70,18 +75,29 @@ mod tests {
     use tonic::Request;
     use tonic::service::Interceptor as _;
 
-    use super::{BadToken, BadTraceContext, Credentials, Token, TraceContext};
+    use super::{BadToken, BadTraceContext, Credentials, NODE_METADATA, NodeId, Token, TraceContext};
 
     #[test]
     fn the_context_of_a_trace_goes_with_each_request() {
         let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let mut credentials = Credentials { token: None, trace: Some(TraceContext::new(text).unwrap()) };
+        let mut credentials =
+            Credentials { trace: Some(TraceContext::new(text).unwrap()), ..Credentials::default() };
         let request = credentials.call(Request::new(())).unwrap();
         assert_eq!(request.metadata().get("traceparent").unwrap(), text);
         assert!(request.metadata().get("authorization").is_none());
         for bad in ["", "00-x-y-01", &text[1..], &text.to_uppercase()] {
             assert_eq!(TraceContext::new(bad).unwrap_err(), BadTraceContext, "{bad}");
         }
+    }
+
+    #[test]
+    fn the_node_goes_with_each_request() {
+        let node: NodeId = "7".parse().unwrap();
+        let mut credentials = Credentials { node: Some(node), ..Credentials::default() };
+        let request = credentials.call(Request::new(())).unwrap();
+        assert_eq!(request.metadata().get(NODE_METADATA).unwrap(), "7");
+        let request = Credentials::default().call(Request::new(())).unwrap();
+        assert!(request.metadata().get(NODE_METADATA).is_none());
     }
 
     #[test]

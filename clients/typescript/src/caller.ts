@@ -12,7 +12,7 @@
 import { randomUUID } from "node:crypto";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "./client.js";
-import { ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NotFound } from "./errors.js";
+import { ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NodeLostError, NotFound } from "./errors.js";
 import { type Options, outlastsReviewers } from "./options.js";
 import { Output } from "./output.js";
 import { type OperationInit, onlyReads } from "./requests.js";
@@ -141,6 +141,11 @@ class Call {
         try {
           return await this.#polled();
         } catch (error) {
+          if (error instanceof NodeLostError && !this.callbackThrew) {
+            // The question may be repeated, but the call has begun.
+            const retrySafe = request.case === "operation" && onlyReads(request.value.kind);
+            throw new NodeLostError(error.message, { callId: error.callId, requestId, retrySafe });
+          }
           // It is in no record: it never began.
           if (this.callbackThrew || !(error instanceof NotFound) || this.#stdout.next || this.#stderr.next) {
             throw error;

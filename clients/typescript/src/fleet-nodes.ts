@@ -18,6 +18,8 @@ import {
 import type { AuditEvent, FleetNode, NodeInfo, Workspace } from "./types.js";
 
 const FLEET_VARIABLE = "COFFERDAM_FLEET";
+// Of the addresses of a DNS name.
+const DEFAULT_PORT = "7443";
 // Bounds of a list of nodes.
 const MOST_NODES = 512;
 const LARGEST_FILE = 1024 * 1024;
@@ -92,7 +94,7 @@ export async function named(
   if (!fleet.startsWith("dns:")) {
     return await read(fleet);
   }
-  const [, name = "", port = ""] = /^dns:(.*):(\d{1,5})$/.exec(fleet) ?? [];
+  const [, name = "", port = DEFAULT_PORT] = /^dns:([^:]*)(?::(\d{1,5}))?$/.exec(fleet) ?? [];
   if (!NAME.test(name) || !isWithin(Number(port), 65_535)) {
     const example = "dns:fleet.example.org:7443";
     throw new InvalidArgument(`fleet: a DNS name looks like ${example}, not ${JSON.stringify(fleet)}`);

@@ -203,8 +203,8 @@ export async function fork(
     }
     return forks;
   } catch (error) {
-    // A refusal leaves no run.
-    if (!(error instanceof CofferdamError) || error instanceof DaemonUnreachable) {
+    // A refusal leaves no run, and has a reason.
+    if (!(error instanceof CofferdamError && error.reason !== "")) {
       client.transport.afterwards(async () => {
         // The same request has their ids in its answer, and makes no others.
         const { forks } = await make();

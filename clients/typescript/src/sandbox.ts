@@ -244,12 +244,9 @@ export class Sandbox implements AsyncDisposable {
     if (options.keepAlive && lease === undefined) {
       throw new InvalidArgument("keepAlive: is for a sandbox with a lease");
     }
-    // Made by this side, so that the run can be stopped even if the answer is lost.
-    const runId = requests.newId();
     const request = {
-      // Its token is told once: a repetition would not have it.
-      requestId: requestId || `sdk-${runId}`,
-      runId: requestId === "" ? runId : "",
+      // The daemon makes the run's id, which names its node. This id finds the run if the answer is lost.
+      requestId: requestId || `sdk-${requests.newId()}`,
       profile: options.profile,
       image: options.image,
       workspace: requests.workspace(workspace),
@@ -270,21 +267,22 @@ export class Sandbox implements AsyncDisposable {
     };
     const { client, ownsClient } = connection(options);
     const origin: Origin = { ownsClient, deleteWorkspace: !requests.stays(workspace), token: null, keeping: null };
+    let runId = "";
     try {
       const made = await client.runs.createRun(request, { timeout: CREATE_TIMEOUT, signal });
+      runId = results.runInfo(made.run).runId;
       if (issueToken && made.token === "") {
+        // It is told once: a repetition does not have it.
         throw new DaemonUnreachable("the connection was lost, and the run's token with it");
       }
-      // With a name of its own it may be one that was made before.
-      const id = made.run?.runId || runId;
       origin.token = made.token || null;
-      origin.keeping = options.keepAlive && lease !== undefined ? new Keeping(client, id, lease) : null;
-      return new Sandbox(client, id, initial(options), origin);
+      origin.keeping = options.keepAlive && lease !== undefined ? new Keeping(client, runId, lease) : null;
+      return new Sandbox(client, runId, initial(options), origin);
     } catch (error) {
-      // A refusal leaves no run. One that has a name can be asked for again.
-      const refused = error instanceof CofferdamError && !(error instanceof DaemonUnreachable);
+      // A refusal leaves no run, and has a reason. One that has a name can be asked for again.
+      const refused = error instanceof CofferdamError && error.reason !== "";
       if (!refused && requestId === "") {
-        client.transport.afterwards(() => abandon(client, runId));
+        client.transport.afterwards(() => abandon(client, request.requestId, runId));
       }
       if (ownsClient) {
         // It waits for that; the caller does not.
@@ -731,17 +729,28 @@ function connection(options: Connection): { client: Client; ownsClient: boolean 
     : { client, ownsClient: false };
 }
 
-/** Ends a run that nobody wants any more. */
-async function abandon(client: Client, runId: string): Promise<void> {
+/**
+ * Ends a run that nobody wants any more: this one, or that of a request whose answer was lost.
+ *
+ * A request without an id of a node may reach any node of a fleet, so that not every attempt asks the one that has the run.
+ */
+async function abandon(client: Client, requestId: string, known: string): Promise<void> {
+  let runId = known;
   for (let attempt = 0; attempt < ABANDONINGS; attempt++) {
-    try {
-      await client.runs.stopRun({ runId });
-      return;
-    } catch (error) {
-      // The daemon may not have begun with it.
-      none(error);
-      await sleep(ABANDONING_PAUSE);
+    if (runId === "") {
+      const { runs } = await client.runs.listRuns({ requestId, pageSize: 1 });
+      runId = runs[0]?.runId ?? "";
     }
+    if (runId !== "") {
+      try {
+        await client.runs.stopRun({ runId });
+        return;
+      } catch (error) {
+        none(error);
+      }
+    }
+    // The daemon may not have begun with it.
+    await sleep(ABANDONING_PAUSE);
   }
 }
 

@@ -57,6 +57,8 @@ export class Transport {
   node: number | null = null;
   #channel: Channel | null = null;
   #connected = false;
+  // A daemon that answered is a node: the next request may reach another one.
+  #isInFleet = false;
   readonly #active = new Set<{ cancel(): void }>();
   readonly #afterwards = new Set<Promise<void>>();
   // By run: the end of the last work in its line.
@@ -77,7 +79,9 @@ export class Transport {
   ): Promise<MessageShape<O>> {
     const request = create(method.input, init);
     const named = "requestId" in request && Boolean(request.requestId);
-    const repeats = named || (options.repeatable ?? mayRepeat(method));
+    // Only the node that took a request knows its id. In a fleet a request that names no node may reach another.
+    const isFound = named && (!this.#isInFleet || nodeFor(method.input, request) !== null);
+    const repeats = isFound || (options.repeatable ?? mayRepeat(method));
     let patience: Patience | null = null;
     if (!repeats) {
       await this.#reconnected(options.signal);
@@ -135,6 +139,9 @@ export class Transport {
         },
       );
       const release = this.#hold(call, options.signal);
+      call.on("metadata", (metadata: Metadata) => {
+        this.#isInFleet ||= metadata.get(NODE_METADATA).length > 0;
+      });
     });
   }
 

@@ -530,7 +530,13 @@ test("a file is read, and its mistakes are named", async () => {
     await assert.rejects(read(file), InvalidArgument, text.slice(0, 200));
   }
   await assert.rejects(read(join(place, "none")), InvalidArgument);
-  for (const wrong of ["dns:", "dns:fleet.example.org", "dns:fleet example:1", "dns:fleet.example.org:0"]) {
+  for (const wrong of [
+    "dns:",
+    "dns:fleet.example.org:",
+    "dns:fleet example:1",
+    "dns:[::1]:1",
+    "dns:fleet.example.org:0",
+  ]) {
     await assert.rejects(named(wrong), InvalidArgument, wrong);
   }
 });
@@ -538,6 +544,7 @@ test("a file is read, and its mistakes are named", async () => {
 test("a name stands for all its addresses", async () => {
   const addresses = ["192.0.2.7", "2001:db8::7", "192.0.2.7"].map((address) => ({ address, family: 4 }));
   const found = await named("dns:fleet.example.org:7443", (async () => addresses) as never);
+  assert.deepEqual(await named("dns:fleet.example.org", (async () => addresses) as never), found);
   assert.deepEqual(found, [
     { id: null, endpoint: "https://192.0.2.7:7443", serverName: "fleet.example.org" },
     { id: null, endpoint: "https://[2001:db8::7]:7443", serverName: "fleet.example.org" },

@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use audit::bundle::{self, LARGEST, MOST_HASHES, MOST_RECORDS, Member, MemberWriter, Sealed};
-use audit::{Checkpoint, Hash, LogId, Prover, ReadError, Reader, Record};
+use audit::{Checkpoint, Hash, Kind, LogId, Prover, ReadError, Reader, Record};
 use operations::Reason;
 use refusal::{Refusal, chain};
 
@@ -70,11 +70,12 @@ pub(super) struct Log {
 
 /// Reads the log in `directory` up to the record `head`, and collects the run's records.
 ///
-/// Calls `tell` with the sequence number that the reading has reached. `tell` returns false if the client no longer
-/// waits.
+/// Another principal may have chosen the id for a run before, and deleted that run. `owner` is the only principal whose
+/// run counts; `None` is all. Calls `tell` with the sequence number that the reading has reached. `tell` returns false if
+/// the client no longer waits.
 pub(super) fn read(
     directory: &Path,
-    run_id: &str,
+    (run_id, owner): (&str, Option<&str>),
     head: u64,
     location: &Location,
     mut tell: impl FnMut(u64) -> bool,
@@ -86,7 +87,7 @@ pub(super) fn read(
     let mut summary = Summary::default();
     // Searches the bytes before it parses the line, because most records belong to other runs.
     let needle = memchr::memmem::Finder::new(run_id);
-    let mut id = None;
+    let (mut id, mut is_owners) = (None, true);
     while log.prover.size() < head {
         let line = log.reader.next_line()?.ok_or(CollectError::Inconsistent)?;
         let hash = hash_of(line).ok_or(CollectError::Inconsistent)?;
@@ -94,7 +95,11 @@ pub(super) fn read(
         if id.is_none() || needle.find(line.as_bytes()).is_some() {
             let record = Record::from_line(line).map_err(|_| CollectError::Inconsistent)?;
             id.get_or_insert(record.log);
-            if record.event.run_id.as_deref() == Some(run_id) {
+            let is_of_run = record.event.run_id.as_deref() == Some(run_id);
+            if is_of_run && record.event.kind == Kind::RunCreated {
+                is_owners = owner.is_none_or(|owner| record.event.principal.as_deref() == Some(owner));
+            }
+            if is_of_run && is_owners {
                 is_ours = true;
                 records.write_all(line.as_bytes())?;
                 records.write_all(b"\n")?;

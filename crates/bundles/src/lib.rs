@@ -10,14 +10,16 @@ mod summary;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use audit::bundle::{self, Member, RECORDS, Sealed};
+use audit::bundle::{self, Member, Origin, RECORDS, Sealed};
 use audit::{Event, Kind, VerifierKey};
 use audit_service::AuditLog;
 use identity::{Principal, Role, RunId};
+use node_id::NodeId;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::Runs;
@@ -100,9 +102,13 @@ impl Wanted {
 /// Operators and auditors may have bundles of any run, also of deleted ones. Other principals may have bundles of runs
 /// that they may use. A principal with the token of a run may have none.
 fn may_have(principal: &Principal, record: Option<&Record>) -> bool {
-    let any = [Role::Operator, Role::Auditor].into_iter().any(|role| principal.roles.has(role));
     let own = record.is_some_and(|record| principal.may_use(&record.spec.principal));
-    principal.run.is_none() && (any || own)
+    principal.run.is_none() && (may_have_all(principal) || own)
+}
+
+/// Returns true if the principal may have bundles of any run.
+fn may_have_all(principal: &Principal) -> bool {
+    [Role::Operator, Role::Auditor].into_iter().any(|role| principal.roles.has(role))
 }
 
 fn no_run(id: RunId) -> Refusal {
@@ -132,8 +138,11 @@ async fn make(
     let log = bundles.audit.directory().to_owned();
     let location = bundles.location.clone();
     let (run, told) = (run_id.clone(), events.clone());
-    let collected =
-        blocking(move || collect::read(&log, &run, head, &location, |at| told.progress(at, head))).await?;
+    let owner = record.filter(|_| !may_have_all(principal)).map(|record| record.spec.principal.clone());
+    let collected = blocking(move || {
+        collect::read(&log, (&run, owner.as_deref()), head, &location, |at| told.progress(at, head))
+    });
+    let collected = collected.await?;
     let Collected { mut log, records, summary } = collected;
     if !summary.is_whole() && !wanted.allow_incomplete {
         return Err(incomplete(wanted.run, &summary, log.removed()));
@@ -156,7 +165,9 @@ async fn make(
     members.insert("summary.json".to_owned(), Member::of(text));
     members.extend(diff.members.into_iter().map(|(name, content)| (name, Member::of(content))));
 
-    let manifest = bundle::manifest(log.id(), &run_id, &members);
+    let node = NodeId::own().and_then(|node| NonZeroU16::new(node.get()));
+    let origin = Origin { node, instance: &bundles.runs.launcher.instance };
+    let manifest = bundle::manifest(log.id(), &run_id, origin, &members);
     let (manifest, hash) = manifest.map_err(|error| Refusal::internal("making the manifest", &error))?;
     let event = Event::new(Kind::BundleCreated).run(&run_id).principal(&principal.name).details(json!({
         "manifest_sha256": hash.to_string(),

@@ -129,6 +129,8 @@ impl Checkpoints {
                 "the run has ended: fork one of its checkpoints, with checkpoint_id",
             ));
         }
+        // No checkpoint is left of forks that this node does not make.
+        self.runs.check_open()?;
         let asked = v1::CheckpointRunRequest { run_id: run.to_string(), label: LABEL.to_owned() };
         Ok((self.create_for(asked, principal, requested).await?, true))
     }

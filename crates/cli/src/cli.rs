@@ -2,7 +2,8 @@
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use cofferdam_client::{Connect, Endpoint, Token};
+use cofferdam_client::{Connect, Endpoint, NodeId, Token};
+use fleet_view::{Fleet, Source, is_of_one_node};
 
 use crate::client::Context;
 use crate::endpoint::Files;
@@ -10,9 +11,9 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, backup, base, bundle, call, checkpoint, completions, console, cp, egress, image,
-    limits, manual, mcp, passkey, permission, plan, policy, process, run, session, tls, token, transcript,
-    trash, upgrade, workspace,
+    approval, audit, backup, base, bundle, call, checkpoint, completions, console, cp, egress, image, limits,
+    manual, mcp, passkey, permission, plan, policy, process, run, session, tls, token, transcript, trash,
+    upgrade, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -28,6 +29,7 @@ Exit codes:
 
 const ENDPOINT: &str = "COFFERDAM_ENDPOINT";
 const TLS: &str = "COFFERDAM_TLS";
+const FLEET: &str = "COFFERDAM_FLEET";
 const BAD_TOKEN: &str =
     "the token contains invalid characters: copy it as `coffer run create --issue-token` printed it";
 
@@ -59,6 +61,20 @@ pub(crate) struct Globals {
     /// COFFERDAM_TOKEN, which `ps` does not show.
     #[arg(long, global = true, value_name = "TOKEN", help_heading = "Global options")]
     token: Option<String>,
+    /// All nodes of a fleet, for lists, watches, `audit verify`, `node show` and `status`: a file with the list of nodes, as
+    /// `coffer fleet` takes it, or dns:NAME[:PORT]. Without a value: COFFERDAM_FLEET. A node that does not answer is a
+    /// warning.
+    #[arg(long, global = true, value_name = "FILE|dns:NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "endpoint", help_heading = "Global options")]
+    fleet: Option<String>,
+    /// One node of the fleet, by its number, for all commands.
+    #[arg(
+        long,
+        global = true,
+        value_name = "N",
+        conflicts_with = "endpoint",
+        help_heading = "Global options"
+    )]
+    node: Option<NodeId>,
     #[command(flatten)]
     tls: Files,
     /// How to print data: for people, as proto3 JSON or YAML for programs (streams: one object per line, or one YAML
@@ -114,7 +130,7 @@ enum Command {
     Approval(approval::Command),
     /// List alerts and acknowledge them.
     #[command(subcommand)]
-    Alert(alert::Command),
+    Alert(alert_commands::Command),
     /// Read and verify the audit log.
     #[command(subcommand)]
     Audit(audit::Command),
@@ -196,13 +212,21 @@ impl Cli {
 
     /// Executes the command line.
     pub(crate) async fn run(self, ui: Ui) -> Ended {
-        let Globals { endpoint, token, tls, .. } = self.globals;
+        let Globals { endpoint, token, tls, fleet, node, .. } = self.globals;
         let token = token.or_else(|| variable("COFFERDAM_TOKEN"));
         let shown = token.as_deref().map(Token::new).transpose().map_err(|_| Failure::usage(BAD_TOKEN))?;
-        let daemon = Connect::to(endpoint.map_or_else(configured_endpoint, Ok)?)
-            .with_tls(tls.or(variable(TLS)))
-            .with_token(shown)
-            .with_agent(concat!("coffer/", env!("CARGO_PKG_VERSION")));
+        let tls = tls.or(variable(TLS));
+        let connect = |endpoint| {
+            let agent = concat!("coffer/", env!("CARGO_PKG_VERSION"));
+            Connect::to(endpoint).with_tls(tls.clone()).with_token(shown.clone()).with_agent(agent)
+        };
+        let daemon = match (source(fleet.as_deref(), node.is_some())?, node) {
+            (None, _) => connect(endpoint.map_or_else(configured_endpoint, Ok)?),
+            (Some(source), Some(node)) => Fleet::open(&source, ui, connect).await?.connect_to(node).await?,
+            (Some(source), None) => {
+                return self.command.over(&Fleet::open(&source, ui, connect).await?).await;
+            }
+        };
         let context = Context { ui, daemon, explains: false };
         let ended = match self.command {
             Command::Run(command) => command.run(&context).await,
@@ -249,6 +273,39 @@ impl Cli {
         };
         ended.map_err(|failure| failure.over(&context.daemon))
     }
+}
+
+impl Command {
+    /// Executes the command over all nodes of a fleet.
+    async fn over(self, fleet: &Fleet) -> Ended {
+        match self {
+            Self::Run(run::Command::List(list)) => list.over(fleet).await,
+            Self::Run(run::Command::Watch(watch)) => watch.over(fleet).await,
+            Self::Approval(approval::Command::List(list)) => list.over(fleet).await,
+            Self::Approval(approval::Command::Watch(watch)) => watch.over(fleet).await,
+            Self::Alert(command) => command.over(fleet).await,
+            Self::Audit(audit::Command::Tail(tail)) => tail.over(fleet).await,
+            Self::Audit(audit::Command::Query(query)) => query.over(fleet).await,
+            Self::Audit(audit::Command::Verify(verify)) => verify.over(fleet).await,
+            Self::Node(node_commands::Command::Show(_)) => fleet_view::show(fleet).await,
+            Self::Status(status) => fleet_view::status(fleet, status.profiles).await,
+            _ => Err(is_of_one_node("this command is")),
+        }
+    }
+}
+
+/// Returns the fleet that the command line asks for. `has_node`: it names one node of it.
+fn source(named: Option<&str>, has_node: bool) -> Result<Option<Source>, Failure> {
+    let named = match named {
+        None if !has_node => return Ok(None),
+        None | Some("") => variable(FLEET),
+        Some(named) => Some(named.to_owned()),
+    };
+    let named = named.ok_or_else(|| {
+        Failure::usage(format!("which fleet? Write --fleet=FILE or --fleet=dns:NAME, or set {FLEET}"))
+    })?;
+    let Ok(source) = named.parse::<Source>();
+    Ok(Some(source))
 }
 
 /// Returns an environment variable that is not empty.
@@ -347,6 +404,28 @@ mod tests {
         let mut wrong = Vec::new();
         check(&Cli::tree(), &mut wrong);
         assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn a_fleet_is_named_with_an_equals_sign_or_by_the_variable() {
+        let globals = |line: &[&str]| {
+            Cli::from_arg_matches(&Cli::tree().try_get_matches_from(line).unwrap()).unwrap().globals
+        };
+        let fleet = |line: &[&str]| globals(line).fleet;
+        assert_eq!(fleet(&["coffer", "run", "list"]), None);
+        assert_eq!(fleet(&["coffer", "--fleet", "run", "list"]).as_deref(), Some(""));
+        assert_eq!(fleet(&["coffer", "audit", "verify", "--fleet"]).as_deref(), Some(""));
+        assert_eq!(fleet(&["coffer", "--fleet=nodes.yaml", "status"]).as_deref(), Some("nodes.yaml"));
+        assert_eq!(globals(&["coffer", "--node", "7", "status"]).node.map(NodeId::get), Some(7));
+        for wrong in [
+            &["coffer", "--fleet=a", "--endpoint", "unix:/a", "status"][..],
+            &["coffer", "--node", "0", "status"],
+            &["coffer", "--node", "7", "--endpoint", "unix:/a", "status"],
+        ] {
+            assert!(Cli::tree().try_get_matches_from(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(source(None, false).unwrap(), None);
+        assert_eq!(source(Some("dns:a.org"), false).unwrap(), Some(Source::Dns("a.org".to_owned())));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod alert;
 mod approval;
 mod audit;
 mod backup;
@@ -14,7 +13,6 @@ mod console;
 mod cp;
 mod egress;
 mod endpoint;
-mod follow;
 mod host_path;
 mod image;
 mod limits;
@@ -38,7 +36,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use command_context::{client, companions, run_ref, variables};
+use command_context::{client, companions, follow, run_ref, variables};
 use presentation::{ending, exit, failure, ids, output, quantity, time, ui};
 use text::{clean, outlet};
 

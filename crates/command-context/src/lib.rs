@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod arguments;
 pub mod client;
 pub mod companions;
 pub mod failure;
+pub mod follow;
 pub mod run_ref;
 pub mod variables;

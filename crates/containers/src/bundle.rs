@@ -118,7 +118,7 @@ mod tests {
         for (file, target) in mounts {
             let is_java = target.ends_with("cacerts") || target == JAVA_STORE_PATH;
             let name = match target {
-                policy if policy.ends_with(".json") => "chromium.json",
+                policy if policy.contains("/policies/") => "chromium.json",
                 _ if is_java => "cacerts.p12",
                 _ => "ca-bundle.pem",
             };

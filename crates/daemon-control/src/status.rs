@@ -18,7 +18,7 @@ use crate::reload::listed;
 pub struct Status {
     /// Profile whose pool has to be filled; may be repeated.
     #[arg(long = "profile", value_name = "PROFILE")]
-    profiles: Vec<String>,
+    pub profiles: Vec<String>,
 }
 
 impl Status {

@@ -32,6 +32,7 @@ pub(crate) fn formats() -> Formats {
     Formats::new([
         ("approvals", gateway::FORMAT),
         ("drain of the node", node::FORMAT),
+        ("groups of tenants", tenants::FORMAT_OF_GROUPS),
         ("log", audit::FORMAT),
         ("processes", processes::FORMAT),
         ("sealed values", store::SEALED),

@@ -291,7 +291,7 @@ mod tests {
     use wire::worker::v1::{ConnectionOpened, ConnectionReady, ResolveName};
 
     use crate::Answer;
-    use crate::moved::Moved;
+    use crate::bytes::Moved;
     use crate::testing::Played;
 
     const RULES: &str = r#"{"rules":[{"host":"api.example.org","ports":[443],"decision":"allow"}]}"#;

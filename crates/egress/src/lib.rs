@@ -5,6 +5,7 @@
 mod ask;
 mod ask_push;
 mod broken;
+mod bytes;
 mod cause;
 mod companion;
 mod consents;
@@ -42,9 +43,9 @@ mod metering_tests;
 #[cfg(test)]
 mod testing;
 
+pub use bytes::Bytes;
 pub use fingerprint::Fingerprint;
 pub use git_wire::Change;
-pub use moved::Bytes;
 pub use outside::{Outside, Shared};
 pub use push_question::{PushQuestion, PushUpdate};
 pub use roots::Roots;

@@ -12,8 +12,8 @@ use uuid::Uuid;
 use wire::worker::v1::HttpRequest;
 use wire::worker::v1::to_egress::Body;
 
+use crate::bytes::Moved;
 use crate::messages::{inspect, inspect_served};
-use crate::moved::Moved;
 use crate::view::{Connection, ModelTokens, Phase, Request};
 
 /// Requests of a connection that are on record one by one.

@@ -7,65 +7,18 @@
 //!
 //! The process counts. It is not believed to have taken bytes back: only the largest numbers that it reported are on record.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use wire::worker::v1::{BytesMoved, ConnectionEnded};
 
 use crate::broken::Broken;
+use crate::bytes::Moved;
 use crate::decide::{State, sentence};
 use crate::live::{Live, Step};
 use crate::session::Session;
 
 /// Most connections of one report.
 const MOST: usize = 1_024;
-
-/// Bytes of one connection, or of several.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Moved {
-    /// Bytes that programs sent.
-    pub(crate) out: u64,
-    /// Bytes that servers sent.
-    pub(crate) into: u64,
-}
-
-impl Moved {
-    /// Takes numbers that are larger, and returns the excess.
-    pub(crate) fn raise(&mut self, out: u64, into: u64) -> Self {
-        let more = Self { out: out.saturating_sub(self.out), into: into.saturating_sub(self.into) };
-        *self = self.plus(more);
-        more
-    }
-
-    pub(crate) fn plus(self, more: Self) -> Self {
-        Self { out: self.out.saturating_add(more.out), into: self.into.saturating_add(more.into) }
-    }
-
-    fn sum(self) -> u64 {
-        self.out.saturating_add(self.into)
-    }
-}
-
-/// Bytes of the connections of all runs since the daemon's start.
-#[derive(Debug, Default)]
-pub struct Bytes {
-    out: AtomicU64,
-    into: AtomicU64,
-}
-
-impl Bytes {
-    /// Returns the bytes that programs sent, and those that servers sent.
-    pub fn counts(&self) -> [u64; 2] {
-        [&self.out, &self.into].map(|side| side.load(Ordering::Relaxed))
-    }
-
-    fn add(&self, more: Moved) {
-        for (side, more) in [(&self.out, more.out), (&self.into, more.into)] {
-            let added = |count: u64| Some(count.saturating_add(more));
-            // The closure always returns a number.
-            let _ = side.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
-        }
-    }
-}
 
 impl State {
     /// Counts bytes of connections. Those to companions stay on the host, and are none of the tenant's traffic.

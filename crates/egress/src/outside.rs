@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::bytes::Bytes;
 use crate::hosts_file::HostsFile;
-use crate::moved::Bytes;
 use crate::roots::Roots;
 use crate::upstream::UpstreamProxy;
 

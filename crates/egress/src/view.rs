@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use timestamp::Timestamp;
 use tokio::sync::broadcast;
 
-use crate::moved::Moved;
+use crate::bytes::Moved;
 
 /// Connections that have ended and are still listed.
 const ENDED: usize = 512;
-/// Refused hosts that are listed.
+/// Refused hosts that are listed, of the run and of each companion.
 const REFUSED: usize = 512;
 /// Updates that wait for a slow follower.
 const BEHIND: usize = 1024;
@@ -285,7 +285,12 @@ impl View {
                 _ => listed.counts.refused_connections += 1,
             }
             let key = (self.companion.clone(), host.to_owned(), port);
-            if listed.refused.len() >= REFUSED && !listed.refused.contains_key(&key) {
+            // An agent reads the refusals of its own programs, however many a companion has.
+            let is_full = || {
+                let own = listed.refused.range((self.companion.clone(), String::new(), 0)..);
+                own.take_while(|((companion, ..), _)| *companion == self.companion).count() >= REFUSED
+            };
+            if !listed.refused.contains_key(&key) && is_full() {
                 return;
             }
             let refused = listed.refused.entry(key).or_insert_with(|| Refused {
@@ -386,5 +391,18 @@ mod tests {
         db.add_moved(3);
         run.add_moved(4);
         assert_eq!((run.moved(), db.moved()), (7, 7));
+    }
+
+    #[test]
+    fn refusals_of_a_companion_leave_space_for_those_of_its_run() {
+        let view = View::default();
+        let companion = view.of_companion("db");
+        for number in 0..600 {
+            companion.refuse(&format!("h{number}.example.org"), 0, "", "");
+        }
+        view.refuse("files.example.org", 443, "", "");
+        let (_, refused) = view.list();
+        assert_eq!(refused.iter().filter(|one| one.companion == "db").count(), REFUSED);
+        assert_eq!(refused.len(), REFUSED + 1);
     }
 }

@@ -11,7 +11,7 @@ use operations::{
 use parking_lot::Mutex;
 use refusal::chain;
 use tokio_util::sync::CancellationToken;
-use worker_protocol::client::{CallSpec, Finished, Go, OutputSink, Placement, Usage};
+use worker_protocol::client::{CallSpec, Finished, Go, LaneError, OutputSink, Placement, Usage};
 use worker_protocol::convert::Reply;
 
 use crate::command_end::{CommandContext, Known, command_end};
@@ -102,8 +102,7 @@ impl Lanes {
             }
             (Lane::Host, _) => {
                 let _running = self.reaching(&parts.call_id, spec.operation);
-                let ended = self.host_worker.call(&parts.call_id, spec, None, cancel).await;
-                ended.map_err(|error| failure(&error))
+                of_host_worker(self.host_worker.call(&parts.call_id, spec, None, cancel).await)
             }
             (Lane::Container, Delivery::Stream) => self.guest.call(spec, None, cancel).await.map(results),
             (Lane::Container, Delivery::Look) => self.guest.look(spec, cancel).await.map(results),
@@ -116,7 +115,12 @@ impl Lanes {
                 Ok(self.command(&parts.call_id, spec, cancel, context).await)
             }
         };
-        finished.unwrap_or_else(failed)
+        let mut finished = finished.unwrap_or_else(failed);
+        if parts.bounds.held_to.is_none() {
+            // A void consent means that nothing was done, and clients ask again. A worker cannot say so of any other call.
+            finished.outcome = finished.outcome.map_err(operations::unbound);
+        }
+        finished
     }
 
     /// Lists a call for as long as it reaches servers: a reviewer of a connection sees it.
@@ -190,8 +194,7 @@ impl Lanes {
         let finished = match operation.lane() {
             Lane::Host => {
                 let _running = self.reaching(&parts.call_id, operation);
-                let ended = self.host_worker.call(&parts.call_id, spec, Some(go), cancel).await;
-                ended.map_err(|error| failure(&error))
+                of_host_worker(self.host_worker.call(&parts.call_id, spec, Some(go), cancel).await)
             }
             Lane::Container | Lane::Upstream | Lane::Daemon => {
                 Err(ToolFailure::new(Reason::Internal, "only operations of the host lane can be prepared"))
@@ -209,8 +212,7 @@ impl Lanes {
     ) -> Result<(), ToolFailure> {
         let Some(operation) = spec.operation.staging() else { return Ok(()) };
         let spec = CallSpec { operation: &operation, ..spec };
-        let staged =
-            self.host_worker.call(call, spec, None, cancel.clone()).await.map_err(|error| failure(&error))?;
+        let staged = of_host_worker(self.host_worker.call(call, spec, None, cancel.clone()).await)?;
         staged.outcome.map(drop)
     }
 
@@ -267,8 +269,7 @@ impl Lanes {
         let looked = match operation.lane() {
             Lane::Host => {
                 let _running = self.reaching(call, operation);
-                let looked = self.host_worker.call(call, spec, None, CancellationToken::new()).await;
-                looked.map_err(|error| failure(&error))
+                of_host_worker(self.host_worker.call(call, spec, None, CancellationToken::new()).await)
             }
             Lane::Container if operation.delivery() == Delivery::Command => {
                 self.guest.look(spec, CancellationToken::new()).await.map(results)
@@ -386,6 +387,16 @@ fn results(finished: Finished<Reply>) -> Finished {
     finished.and_then(|reply| reply.result().map_err(ToolFailure::claimed))
 }
 
+/// Returns the answer of the host worker.
+///
+/// Its processes read files that programs of the run have made, and have a limit of memory. So these programs may know how to end them,
+/// and no failure that they report or leave is put down to the infrastructure.
+fn of_host_worker(ended: Result<Finished, LaneError>) -> Result<Finished, ToolFailure> {
+    let mut finished = ended.map_err(|error| failure(&error).claimed())?;
+    finished.outcome = finished.outcome.map_err(ToolFailure::claimed);
+    Ok(finished)
+}
+
 fn failed<R>(failure: ToolFailure) -> Finished<R> {
     Finished {
         outcome: Err(failure),
@@ -405,9 +416,22 @@ impl GuestLane {
 
 #[cfg(test)]
 mod tests {
-    use operations::{Exec, Operation};
+    use operations::{Exec, Fault, Operation, Reason, ToolFailure};
+    use worker_protocol::client::LaneError;
 
-    use super::{WORDS, words};
+    use super::{WORDS, failed, of_host_worker, words};
+
+    #[test]
+    fn no_failure_of_the_host_worker_is_put_down_to_the_infrastructure() {
+        let internal =
+            ToolFailure::new(Reason::Internal, "the process of this operation ended with signal 9");
+        let finished = of_host_worker(Ok(failed(internal))).unwrap();
+        assert_eq!(finished.outcome.unwrap_err().fault(), Fault::Program);
+        let without_outcome = of_host_worker(Err(LaneError::NotPlaced(String::new())));
+        assert_eq!(without_outcome.unwrap_err().fault(), Fault::Program);
+        let refused = of_host_worker(Ok(failed(ToolFailure::new(Reason::NotFound, "no such file")))).unwrap();
+        assert_eq!(refused.outcome.unwrap_err().fault(), Fault::Caller);
+    }
 
     #[test]
     fn the_beginning_of_a_command_is_bounded_whatever_its_parts_are() {

@@ -16,15 +16,15 @@ pub(crate) struct Nodes {
     /// YAML file with the list of nodes: `nodes: [{ id: 1, address: "node-1.example.org:7443", weight: 1 }]`.
     /// `server_name` is the name in the node's certificate, if `address` has none. `agent_check` is where the node
     /// answers agent checks.
-    #[arg(long, value_name = "FILE", required_unless_present = "dns")]
-    nodes: Option<PathBuf>,
+    #[arg(long = "nodes", value_name = "FILE", required_unless_present = "dns")]
+    file: Option<PathBuf>,
     /// DNS name that has the addresses of all nodes, which a balancer looks up again. HAProxy also follows SRV
     /// records, such as _cofferd._tcp.fleet.example.org. The certificate of each node must have the name, without
     /// labels that begin with an underscore.
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with = "nodes",
+        conflicts_with = "file",
         requires = "dns_node_template",
         requires = "ids"
     )]
@@ -35,8 +35,8 @@ pub(crate) struct Nodes {
     /// Numbers of the nodes that have such names, such as 1-16 or 1,2,7-9.
     #[arg(long, value_name = "IDS", requires = "dns")]
     ids: Option<Ids>,
-    /// TCP port of the nodes. SRV records have their own.
-    #[arg(long, value_name = "PORT", default_value_t = 7443, value_parser = clap::value_parser!(u16).range(1..))]
+    /// With --dns: TCP port of the nodes. SRV records have their own.
+    #[arg(long, value_name = "PORT", default_value_t = 7443, requires = "dns", value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 }
 
@@ -64,7 +64,7 @@ impl Balancer {
 impl Nodes {
     /// Reads the nodes. `agent_port` is that of agent checks, if DNS names the nodes.
     pub(crate) fn read(self, agent_port: Option<u16>) -> Result<Fleet, Failure> {
-        match (self.nodes, self.dns, self.dns_node_template, self.ids) {
+        match (self.file, self.dns, self.dns_node_template, self.ids) {
             (Some(file), ..) => read(&file),
             (None, Some(name), Some(names), Some(ids)) => {
                 Ok(Fleet::of_names(name, self.port, &names, &ids, agent_port))
@@ -124,10 +124,12 @@ mod tests {
         assert!(read(&list).unwrap_err().contains("larger"));
 
         let names = "--dns fleet.example.org --dns-node-template node-{id}.fleet.example.org --ids 1-3";
-        let named = read(names).unwrap();
-        assert_eq!((named.nodes.len(), named.nodes[2].endpoint.port), (3, 7443));
-        assert!(matches!(named.pool, Pool::Named { port: 7443, agent_port: Some(7445), .. }));
+        let found = read(names).unwrap();
+        assert_eq!((found.nodes.len(), found.nodes[2].endpoint.port), (3, 7443));
+        assert!(matches!(found.pool, Pool::Named { port: 7443, agent_port: Some(7445), .. }));
         assert_eq!(read(&format!("{names} --port 8443")).unwrap().nodes[0].endpoint.port, 8443);
+        std::fs::write(&file, "nodes: [{ id: 7, address: 'a.example.org:1' }]\n").unwrap();
+        assert!(read(&list).is_ok());
         for wrong in [
             "",
             "--dns fleet.example.org",
@@ -135,6 +137,7 @@ mod tests {
             "--ids 1-3",
             &format!("{list} {names}"),
             &format!("{names} --port 0"),
+            &format!("{list} --port 8443"),
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

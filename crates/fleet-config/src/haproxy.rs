@@ -13,6 +13,9 @@ use crate::{
 const LIVES_EVERY: &str = "500ms";
 const CREATES_EVERY: &str = "1s";
 
+/// Maximum number of connections of one address, so that none takes the places of all others.
+const ADDRESS_CONNECTIONS: u32 = CONNECTIONS / 4;
+
 /// Returns the text.
 pub fn text(fleet: &Fleet, front: &Front) -> String {
     let mut lines = vec!["# Written by `coffer fleet haproxy`.".to_owned()];
@@ -96,8 +99,18 @@ defaults
     # A stream may be silent until a person has decided. TCP finds out if a peer is gone.
     timeout client 24d
     timeout server 24d
+    # Before 3.1 a handshake has the time of the client: the frontend bounds the connections of an address.
+.if version_atleast(3.1)
+    timeout client-hs 10s
+.endif
     option clitcpka
+    clitcpka-idle 30s
+    clitcpka-intvl 10s
+    clitcpka-cnt 3
     option srvtcpka
+    srvtcpka-idle 30s
+    srvtcpka-intvl 10s
+    srvtcpka-cnt 3
     timeout connect 1s
     timeout check 1s
     timeout queue 5s
@@ -127,6 +140,9 @@ fn frontend(fleet: &Fleet, front: &Front) -> Vec<String> {
             front.tls.file("cert.pem"),
             front.tls.file("ca.pem")
         ),
+        "    stick-table type ipv6 size 100k expire 1m store conn_cur".to_owned(),
+        "    tcp-request connection track-sc0 src".to_owned(),
+        format!("    tcp-request connection reject if {{ sc0_conn_cur gt {ADDRESS_CONNECTIONS} }}"),
         "    http-after-response set-header content-type application/grpc if !{ res.hdr(content-type) -m found }"
             .to_owned(),
         format!("    acl names_a_node {count} gt 0"),
@@ -236,6 +252,9 @@ mod tests {
         let text = text(&listed(), &front());
         let expected = [
             "bind 0.0.0.0:7443 ssl crt '/etc/balancer/tls/cert.pem' ca-file '/etc/balancer/tls/ca.pem' verify required alpn h2",
+            "stick-table type ipv6 size 100k expire 1m store conn_cur",
+            "tcp-request connection track-sc0 src",
+            "tcp-request connection reject if { sc0_conn_cur gt 1024 }",
             "http-after-response set-header content-type application/grpc if !{ res.hdr(content-type) -m found }",
             "acl names_a_node req.fhdr_cnt(cofferdam-node) gt 0",
             "acl known req.fhdr(cofferdam-node) -m str 1",

@@ -261,7 +261,7 @@ mod tests {
         let (alive, cut) = oneshot::channel::<()>();
         entering.spawn(async move {
             let _alive = alive;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         });
         let begun = tokio::time::Instant::now();
         finish(entering).await;

@@ -117,7 +117,10 @@ impl Mirrors {
         let spoils = |error: &MirrorError| matches!(error, MirrorError::Broken(_) | MirrorError::TimedOut(_));
         let fetched =
             ended(spawn_blocking(fetch).await, "fetching from the server", ("mirrors", settings), refused);
-        fetched.map_err(|(refusal, error)| Failed::of(refusal, error.as_ref().is_none_or(spoils)))
+        fetched.map_err(|failed| {
+            let (refusal, error) = *failed;
+            Failed::of(refusal, error.as_ref().is_none_or(spoils))
+        })
     }
 
     /// Deletes a mirror that a clone found damaged.
@@ -160,7 +163,10 @@ async fn made(launcher: &Launcher, mirror: OwnedFd, wanted: Wanted<'_>) -> Resul
     let spoils = |error: &MirrorError| matches!(error, MirrorError::Broken(_));
     match ended(spawn_blocking(clone).await, "cloning", limit, refused) {
         Ok(commit) => Ok(Cloned { commit }),
-        Err((refusal, error)) => Err(Failed::of(refusal, error.as_ref().is_some_and(spoils))),
+        Err(failed) => {
+            let (refusal, error) = *failed;
+            Err(Failed::of(refusal, error.as_ref().is_some_and(spoils)))
+        }
     }
 }
 
@@ -170,8 +176,8 @@ fn ended<T>(
     what: &str,
     (limit, settings): (&'static str, &str),
     refused: impl FnOnce(&str) -> Refusal,
-) -> Result<T, (Refusal, Option<MirrorError>)> {
-    let done = done.map_err(|error| (Refusal::internal(what, &error), None))?;
+) -> Result<T, Box<(Refusal, Option<MirrorError>)>> {
+    let done = done.map_err(|error| Box::new((Refusal::internal(what, &error), None)))?;
     done.map_err(|error| {
         let refusal = match &error {
             MirrorError::Refused(why) => refused(why.trim()),
@@ -184,7 +190,7 @@ fn ended<T>(
             }
             MirrorError::Broken(_) | MirrorError::Start(_) => Refusal::internal(what, &chain(&error)),
         };
-        (refusal, Some(error))
+        Box::new((refusal, Some(error)))
     })
 }
 

@@ -16,21 +16,28 @@ const MOST: usize = 256;
 /// Names and digests of images, as the engine has answered last.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
-    known: tokio::sync::Mutex<(Option<Instant>, Vec<(String, String)>)>,
+    known: tokio::sync::Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    asked: Option<Instant>,
+    /// Reference and id of each image.
+    images: Vec<(String, String)>,
 }
 
 impl Images {
     /// Returns the images that a profile of the policy permits. If the engine does not answer in time, they are those of its last answer.
     pub(crate) async fn permitted(&self, launcher: &Launcher, policy: &Policy) -> Vec<v1::NodeImage> {
         let mut known = self.known.lock().await;
-        if known.0.is_none_or(|asked| asked.elapsed() >= HOLDS) {
+        if known.asked.is_none_or(|asked| asked.elapsed() >= HOLDS) {
             if let Ok(Ok(listed)) = tokio::time::timeout(PATIENCE, launcher.engine.images()).await {
-                known.1 =
+                known.images =
                     listed.into_iter().map(|one| (one.reference.to_string(), one.id.to_string())).collect();
             }
-            known.0 = Some(Instant::now());
+            known.asked = Some(Instant::now());
         }
-        let permitted = known.1.iter().filter(|(reference, _)| is_permitted(policy, reference));
+        let permitted = known.images.iter().filter(|(reference, _)| is_permitted(policy, reference));
         let image = |(reference, id): &(String, String)| v1::NodeImage {
             reference: reference.clone(),
             image_id: id.clone(),

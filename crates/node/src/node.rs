@@ -273,7 +273,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn parse(request: v1::DrainNodeRequest) -> Result<Self, Refusal> {
+    pub(crate) fn parse(request: &v1::DrainNodeRequest) -> Result<Self, Refusal> {
         let reason = request.reason.trim().to_owned();
         if reason.is_empty() || reason.len() > MAX_REASON || reason.chars().any(char::is_control) {
             let message = format!("must be 1 to {MAX_REASON} bytes without control characters");
@@ -308,7 +308,7 @@ mod tests {
     fn parsed(reason: &str, deadline: Option<(i64, i32)>) -> Result<Asked, String> {
         let deadline = deadline.map(|(seconds, nanos)| wire::Duration { seconds, nanos });
         let request = v1::DrainNodeRequest { reason: reason.into(), deadline };
-        Asked::parse(request).map_err(|refusal| refusal.metadata[0].1.clone())
+        Asked::parse(&request).map_err(|refusal| refusal.metadata[0].1.clone())
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl NodeService for Nodes {
         request: Request<v1::DrainNodeRequest>,
     ) -> Result<Response<v1::DrainNodeResponse>, Status> {
         let principal = principal(&request)?;
-        let asked = Asked::parse(request.into_inner())?;
+        let asked = Asked::parse(request.get_ref())?;
         let change = |node: Arc<Node>, by: Arc<Principal>| async move { node.drain(asked, &by).await };
         let node = self.change(principal, change).await?;
         Ok(Response::new(v1::DrainNodeResponse { node: Some(node) }))

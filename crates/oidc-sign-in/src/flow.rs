@@ -15,7 +15,7 @@ use crate::failed::{Failed, refused};
 use crate::id_token;
 use crate::pending::Pending;
 use crate::provider::{LARGEST, PATIENCE, Provider};
-use crate::settings::SignIn;
+use crate::settings::{Client, SignIn};
 
 /// Time for which a discovery document is used, and for which a failure to fetch it is.
 const KNOWN: Duration = Duration::from_secs(3_600);
@@ -26,20 +26,6 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Longest code of an issuer, bytes.
 const LONGEST_CODE: usize = 4_096;
 
-/// The console as a client of an issuer.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Client {
-    /// Name of the issuer in the configuration.
-    pub name: String,
-    /// URL of the issuer, as the claim `iss` has it.
-    pub issuer: String,
-    pub id: String,
-    /// Secret of the client; `None` for a public one.
-    pub secret: Option<String>,
-    /// Scopes beside `openid`.
-    pub scopes: Vec<String>,
-}
-
 /// The issuers at which people sign in.
 pub struct SignIns {
     issuers: Vec<Issuer>,
@@ -49,10 +35,13 @@ pub struct SignIns {
     turns: Semaphore,
 }
 
+/// The endpoints of an issuer, or the reason why there are none.
+type Found = Result<Arc<Provider>, String>;
+
 struct Issuer {
     client: Client,
     /// The endpoints, or the reason why there are none, and the time of the last look.
-    provider: Mutex<Option<(Instant, Result<Arc<Provider>, String>)>>,
+    provider: Mutex<Option<(Instant, Found)>>,
 }
 
 /// A sign-in that has begun.
@@ -227,13 +216,12 @@ impl Issuer {
         let fresh = known
             .as_ref()
             .filter(|(since, found)| since.elapsed() < if found.is_ok() { KNOWN } else { FAILED });
-        let found = match fresh {
-            Some((_, found)) => found.clone(),
-            None => {
-                let found = Provider::fetch(tls, &self.client.issuer).await.map(Arc::new);
-                *known = Some((Instant::now(), found.clone()));
-                found
-            }
+        let found = if let Some((_, found)) = fresh {
+            found.clone()
+        } else {
+            let found = Provider::fetch(tls, &self.client.issuer).await.map(Arc::new);
+            *known = Some((Instant::now(), found.clone()));
+            found
         };
         found.map_err(Failed::Issuer)
     }

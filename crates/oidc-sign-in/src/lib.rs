@@ -12,6 +12,6 @@ mod settings;
 mod testing;
 
 pub use failed::Failed;
-pub use flow::{Answered, Begun, Client, Finished, SignIns};
+pub use flow::{Answered, Begun, Finished, SignIns};
 pub use pending::LIFE;
-pub use settings::{Known, SignIn, read};
+pub use settings::{Client, Known, SignIn, read};

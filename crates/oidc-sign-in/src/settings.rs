@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use document::{At, Fields};
 use serde_json::{Value, json};
 
-use crate::flow::Client;
-
 /// Most scopes of a client.
 const MOST_SCOPES: usize = 16;
 /// Longest name of a client, and of a scope, bytes.
@@ -21,6 +19,20 @@ pub struct Known<'a> {
     /// Value of the claim `iss`.
     pub url: &'a str,
     pub audiences: &'a [String],
+}
+
+/// The console as a client of an issuer.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Client {
+    /// Name of the issuer in the configuration.
+    pub name: String,
+    /// URL of the issuer, as the claim `iss` has it.
+    pub issuer: String,
+    pub id: String,
+    /// Secret of the client; `None` for a public one.
+    pub secret: Option<String>,
+    /// Scopes beside `openid`.
+    pub scopes: Vec<String>,
 }
 
 /// An entry of the configuration. It is printed without its secret.

@@ -168,6 +168,13 @@ pub fn is_void(failure: &ToolFailure) -> bool {
     failure.details.contains_key(VOID)
 }
 
+/// Returns the failure of a call that was bound to no consent, without the claim that one is void.
+#[must_use]
+pub fn unbound(mut failure: ToolFailure) -> ToolFailure {
+    failure.details.remove(VOID);
+    failure
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,5 +223,7 @@ mod tests {
             assert_eq!(before_effect(Some(&held), failed(reason)), failed(reason));
         }
         assert_eq!(before_effect(None, failed(Reason::NotFound)), failed(Reason::NotFound));
+        let unbound = unbound(changed);
+        assert!(!is_void(&unbound) && unbound.details["path"] == "a.txt", "{unbound:?}");
     }
 }

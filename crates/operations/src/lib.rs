@@ -27,7 +27,9 @@ mod trash;
 mod wrappers;
 
 pub use base64::{decode_base64, encode_base64};
-pub use bound::{Binder, Bound, FileState, FileStates, Held, Preview, before_effect, changed, is_void};
+pub use bound::{
+    Binder, Bound, FileState, FileStates, Held, Preview, before_effect, changed, is_void, unbound,
+};
 pub use bounds::Bounds;
 pub use command::{CommandEnd, CommandReport, CommandUsage, Exit, Stop, Written};
 pub use command_limits::CommandLimits;

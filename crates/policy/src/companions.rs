@@ -231,6 +231,10 @@ impl CompanionRules {
                 let why = "a rule of `egress` has a host of this name";
                 return Err(invalid(format!("{}: {why}", companion.name)));
             }
+            if companion.egress.as_ref().is_some_and(|own| !own.settings().budget.is_unbounded()) {
+                let why = "egress: has a `budget`, and that of the run counts: leave it out";
+                return Err(invalid(format!("{}: {why}", companion.name)));
+            }
             if let Some(own) = &companion.egress
                 && let Err(wider) = self.narrowed(&companion.image).narrow(own)
             {

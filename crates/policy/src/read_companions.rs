@@ -194,6 +194,10 @@ mod tests {
                 "{images: [a], defaults: [{name: db, image: a, egress: {rules: [{host: files.example.org, ports: [443], decision: allow}]}}]}",
                 "defaults: db: egress: ",
             ),
+            (
+                "{images: [a], defaults: [{name: db, image: a, egress: {rules: [], budget: {run: {requests: 1}}}}]}",
+                "defaults: db: egress: has a `budget`",
+            ),
             ("{images: [a], default: []}", "default: unknown key"),
         ] {
             let found = loaded(written).unwrap_err();

@@ -207,6 +207,19 @@ impl Output {
         self
     }
 
+    /// Adds a table like [`Output::table`], with a first column for the node of each row if the rows are of several nodes.
+    pub fn table_of(
+        &mut self,
+        nodes: Option<&[String]>,
+        header: &[&'static str],
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) -> &mut Self {
+        let Some(nodes) = nodes else { return self.table(header, rows) };
+        let header: Vec<_> = ["NODE"].iter().chain(header).copied().collect();
+        let rows = nodes.iter().zip(rows).map(|(node, row)| [vec![node.clone()], row].concat());
+        self.table(&header, rows)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.text
     }

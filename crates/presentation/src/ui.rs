@@ -142,6 +142,19 @@ impl Ui {
         Ok(self.show(&page)?)
     }
 
+    /// Prints one of several answers like [`Ui::answer_line`], with the name of its node for people. In JSON its ids name the node.
+    pub fn answer_line_of<T: Serialize>(
+        self,
+        node: &str,
+        answer: &T,
+        render: impl FnOnce(&T, &mut Output),
+    ) -> Result<(), Failure> {
+        self.answer_line(answer, |answer, page| {
+            page.own("node ").word(node).own(" ");
+            render(answer, page);
+        })
+    }
+
     /// Prints the only document of a command: JSON in a form that people can read as well, YAML, or the ids in it.
     pub fn document(self, value: &impl Serialize) -> Result<(), Failure> {
         if matches!(self.format, Format::Table | Format::Json) {

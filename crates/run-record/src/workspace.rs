@@ -167,6 +167,10 @@ pub struct Kept {
     pub created_at: Timestamp,
     /// Kind of the workspace when it was made.
     pub workspace: Workspace,
+    /// Quota of the run for which it was made, bytes. It counts if files are nested too deep to be measured. 0 if the daemon that made it did
+    /// not store it.
+    #[serde(default)]
+    pub disk_bytes: u64,
 }
 
 impl Kept {
@@ -177,6 +181,7 @@ impl Kept {
             principal: record.spec.principal.clone(),
             created_at: record.created_at,
             workspace: record.spec.workspace.clone(),
+            disk_bytes: record.spec.limits.disk().bytes,
         })
     }
 }

@@ -45,6 +45,12 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// Mismatch that only programs of a run with a writable root bring about.
 const NO_FILES: &str = "its /etc/passwd or /etc/group is not a file";
 
+/// Beginning of the mismatch of a container in which no worker starts.
+const NO_WORKER: &str = "no worker could be started in its container";
+
+/// End of the mismatch of a container whose processes go on.
+const NOT_ENDED: &str = "could not be ended";
+
 /// A run that takes calls again.
 pub(crate) struct Adopted {
     pub(crate) lanes: Arc<Lanes>,
@@ -57,9 +63,8 @@ pub(crate) struct Adopted {
 pub(crate) type Mismatch = String;
 
 /// Returns the failure of a run that the next daemon cannot take over.
-pub(crate) fn lost(why: Mismatch) -> Box<ToolFailure> {
-    let lost = ToolFailure::new(Reason::RunLost, why);
-    Box::new(lost.shown_by(Evidence::new("daemon.event", "restart")))
+pub(crate) fn lost(why: Mismatch) -> ToolFailure {
+    ToolFailure::new(Reason::RunLost, why).shown_by(Evidence::new("daemon.event", "restart"))
 }
 
 /// Checks a run that was made under an earlier policy against the policy of today.
@@ -203,7 +208,7 @@ impl Launcher {
         }
         let environment = wanted.environment.clone();
         let guest = GuestLane::connect(self.engine.clone(), container, user, Some(environment), boundary);
-        let guest = guest.await.map_err(|refusal| refusal.message)?;
+        let guest = guest.await.map_err(|refusal| format!("{NO_WORKER}: {}", refusal.message))?;
         if let Some(pid) = guest.host_pid() {
             arrived(pid)?;
         }
@@ -229,10 +234,12 @@ impl Launcher {
         }
         let started = record.started.as_ref();
         let container = started.and_then(|started| ContainerId::parse(&started.container_id).ok());
-        let Some(container) = container else { return lost(why) };
-        let inspection = self.engine.inspect(&container).await;
-        if !inspection.is_ok_and(|found| matches!(found.state, ContainerState::Exited(_))) {
-            return lost(why);
+        let Some(container) = container else { return Box::new(lost(why)) };
+        let Ok(found) = self.engine.inspect(&container).await else { return Box::new(lost(why)) };
+        if !matches!(found.state, ContainerState::Exited(_)) {
+            // Processes that stayed may have used up the processes or the memory that a worker needs. The engine answers.
+            let is_own = why.starts_with(NO_WORKER) || why.ends_with(NOT_ENDED);
+            return Box::new(if is_own { lost(why).by(Fault::Program) } else { lost(why) });
         }
         let end = ContainerEnd::find(&self.engine, &container, wanted.hardening.boundary, 0).await;
         let failure = end.failure(why).shown_by(Evidence::new("daemon.event", "restart"));
@@ -284,7 +291,7 @@ impl Launcher {
         if sweep(self.engine.as_ref(), container, user).await {
             return Ok(LeftoversEnded::default());
         }
-        Err("its background processes could not be ended".to_owned())
+        Err(format!("its background processes {NOT_ENDED}"))
     }
 
     /// Opens the run's directories and checks that each is the one that was mounted.
@@ -504,6 +511,6 @@ async fn end_leftovers(
     })?;
     match ended.left {
         0 => Ok(ended),
-        left => Err(format!("{left} processes that were left running in it could not be ended")),
+        left => Err(format!("{left} processes that were left running in it {NOT_ENDED}")),
     }
 }

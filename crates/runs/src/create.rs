@@ -180,6 +180,8 @@ impl Runs {
         let counts_left =
             self.gate.counts() || self.launcher.tenancy().is_bounded(&principal.name, Resource::Disk);
         let left = if counts_left { self.left() } else { BTreeMap::default() };
+        // A workspace outlives its run, and has its id. It would be counted, ended and deleted as that of the new run.
+        let is_taken = self.has_kept(id);
         let mut living = self.living();
         let containers = |run: &Run| 1 + run.record.borrow().companions.len();
         if living.values().map(|run| containers(run)).sum::<usize>() + containers(run) > self.limit {
@@ -192,6 +194,10 @@ impl Runs {
         }
         if living.contains_key(&id) || self.ended().contains_key(&id) {
             return Err(Refusal::new(Reason::AlreadyExists, "run_id: a run with this id already exists"));
+        }
+        if is_taken || living.values().any(|run| has_made_as(run, id)) {
+            let message = "run_id: an earlier run had this id, or a container has it: choose a new one";
+            return Err(Refusal::new(Reason::AlreadyExists, message));
         }
         if let Workspace::Kept { workspace } = run.spec().workspace
             && let Some(user) = user_among(&living, workspace)
@@ -212,12 +218,23 @@ impl Runs {
         Ok(())
     }
 
+    /// Refuses new runs if the node makes none, before anything is prepared for them.
+    pub fn check_open(&self) -> Result<(), Refusal> {
+        self.gate.check_open()
+    }
+
     /// Refuses a run on a `bind` workspace under a profile whose deny list is off.
     ///
     /// Each call checks again, because the policy may have changed since the run began.
     pub fn check_deny_list(&self, spec: &Spec, profile: Option<&Profile>) -> Result<(), Refusal> {
         profile.map_or(Ok(()), |profile| self.launcher.roots.on_bind.check(&spec.workspace, profile))
     }
+}
+
+/// Returns true if a container of the run, or of a companion, was made under this id, which its mount points have as their name.
+fn has_made_as(run: &Run, id: RunId) -> bool {
+    let record = run.record.borrow();
+    record.made_as() == Some(id) || record.companions_made_as().any(|made_as| made_as == id)
 }
 
 /// Returns the record of a run that is made. It has the names of variables, and no values.

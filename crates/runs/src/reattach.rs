@@ -152,7 +152,7 @@ impl Runs {
             let idle = idle(&record, used);
             let terms = match due(&record, idle) {
                 Some(end) => Err(end),
-                None => self.terms(policy, &record).await.map_err(|why| End::Failed(lost(why))),
+                None => self.terms(policy, &record).await.map_err(|why| End::Failed(Box::new(lost(why)))),
             };
             pending.insert(record.id, record.clone());
             looks.spawn(async move {
@@ -193,7 +193,9 @@ impl Runs {
             anyhow::bail!("run {run} would end: {why}");
         }
         let unanswered: BTreeSet<_> = pending.values().filter_map(Record::made_as).collect();
-        over.extend(pending.into_values().map(|record| (record, End::Failed(lost(UNANSWERED.to_owned())))));
+        over.extend(
+            pending.into_values().map(|record| (record, End::Failed(Box::new(lost(UNANSWERED.to_owned()))))),
+        );
         let containers = living.iter().flat_map(|(_, _, adopted)| adopted.resources.containers()).collect();
         self.remove_others(&containers, &unanswered).await?;
         let beside: BTreeSet<RunId> =

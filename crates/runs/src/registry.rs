@@ -131,8 +131,8 @@ impl Runs {
                 earlier.push(record);
             }
         }
-        for id in kept.keys().filter(|id| !ended.contains_key(*id)) {
-            launcher.projects.left.expect(*id, 0);
+        for (id, workspace) in kept.iter().filter(|(id, _)| !ended.contains_key(*id)) {
+            launcher.projects.left.expect(*id, workspace.disk_bytes);
         }
         let runs = Self {
             store,

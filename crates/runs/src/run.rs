@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use policy::RunScope;
 use refusal::Refusal;
 use store::allowance::Allowance;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -407,9 +408,13 @@ impl Run {
 
     /// Has the run end for a cause that is not its own. A launch is given up.
     pub async fn end(&self, cause: EndCause) {
+        // Before the launch is given up, so that its task finds the cause.
+        let queued = self.commands.try_send(Command::End(cause));
         self.stopping.cancel();
-        // An error means that the run is over.
-        let _ = self.commands.send(Command::End(cause)).await;
+        if let Err(TrySendError::Full(command)) = queued {
+            // An error means that the run is over.
+            let _ = self.commands.send(command).await;
+        }
     }
 
     /// Ends the run as failed, because of a fault with which no call may continue.

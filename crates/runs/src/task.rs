@@ -52,6 +52,10 @@ pub(crate) async fn own(
     let Launched { lanes, resources, .. } = match launched {
         Ok(launched) => launched,
         Err(refusal) => {
+            // Those who wait for their commands are answered when this is dropped, after the run has ended.
+            let commands: Vec<Command> = std::iter::from_fn(|| shared.commands.try_recv().ok()).collect();
+            let is_of_drain = |command: &Command| matches!(command, Command::End(EndCause::NodeDrained));
+            let refusal = if commands.iter().any(is_of_drain) { drained() } else { refusal };
             // Everything that it made is removed.
             let refusal = refusal.retry_safe(true);
             shared.run.ended.cancel();
@@ -86,6 +90,12 @@ pub(crate) async fn go_on(mut shared: Shared, lanes: Arc<Lanes>, resources: Held
     let age = shared.record.borrow().ready_at.map_or(Duration::ZERO, Timestamp::elapsed);
     let end = shared.live(&lanes, age).await;
     shared.finish(end, &lanes, resources.into_inner()).await;
+}
+
+/// Returns the refusal of a launch that was given up at the deadline of a drain.
+fn drained() -> Refusal {
+    let message = "the node was drained before the run was ready: create the run on another node";
+    Refusal::new(Reason::NodeDrained, message)
 }
 
 /// Returns true if a launch failed because of the request, before the run had any effect. Otherwise the host failed, and the run stays

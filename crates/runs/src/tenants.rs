@@ -42,8 +42,10 @@ impl Runs {
             let ended = self.ended().get(&id).map(|record| {
                 (record.spec.principal.clone(), left_mib(bytes, is_part, record.spec.limits.disk().bytes))
             });
-            let kept =
-                || self.kept().get(&id).map(|kept| (kept.principal.clone(), left_mib(bytes, is_part, 0)));
+            let kept = || {
+                let kept = self.kept().get(&id).cloned()?;
+                Some((kept.principal, left_mib(bytes, is_part, kept.disk_bytes)))
+            };
             if let Some(counted) = ended.or_else(kept) {
                 left.insert(id, counted);
             }

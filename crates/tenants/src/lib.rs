@@ -12,6 +12,7 @@ mod traffic;
 
 pub use bounds::{Amounts, Bounds, Resource};
 pub use exceeded::Exceeded;
+pub use groups::FORMAT as FORMAT_OF_GROUPS;
 pub use table::{Member, Tenant, Tenants};
 pub use tenancy::{Tenancy, TenantUse};
 pub use traffic::FORMAT;

@@ -80,8 +80,10 @@ async fn finish(
         Err(failed) => failed,
     };
     let answer = (status(&failed), refused(&state, "/", &connection, &failed.to_string())).into_response();
-    // Another site can have the browser ask for this. It must not end the sign-in that is under way.
-    if failed == Failed::Stale { Ok(answer) } else { Ok(with_pending(answer, &state, "", 0)) }
+    // Another site can have the browser ask for this. It must not end the sign-in that is under way. One that had no turn has not
+    // used its code, and goes on when the page is loaded again.
+    let goes_on = matches!(failed, Failed::Stale | Failed::Busy);
+    if goes_on { Ok(answer) } else { Ok(with_pending(answer, &state, "", 0)) }
 }
 
 fn status(failed: &Failed) -> StatusCode {

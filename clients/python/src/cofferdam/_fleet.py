@@ -32,6 +32,8 @@ from cofferdam.errors import (
 from cofferdam.types import AuditEvent, Base, Checkpoint, Companion, Every, FleetNode, Limits, NodeInfo, Workspace
 
 FLEET_VARIABLE = "COFFERDAM_FLEET"
+# Of the addresses of a DNS name.
+DEFAULT_PORT = "7443"
 # Bounds of a list of nodes.
 MOST_NODES = 512
 LARGEST_FILE = 1024 * 1024
@@ -122,7 +124,8 @@ def named(fleet: str | Path | Sequence[FleetNode] | None) -> DnsName | tuple[Fle
         if fleet is None:
             raise invalid(f"fleet: name a file, dns:NAME:PORT or nodes, or set {FLEET_VARIABLE}")
     if isinstance(fleet, str) and fleet.startswith("dns:"):
-        host, _, port = fleet.removeprefix("dns:").rpartition(":")
+        host, separator, port = fleet.removeprefix("dns:").partition(":")
+        port = port if separator else DEFAULT_PORT
         if _NAME.fullmatch(host) is None or not port.isascii() or not port.isdecimal() or not 0 < int(port) <= 65_535:
             raise invalid(f"fleet: a DNS name looks like dns:fleet.example.org:7443, not {fleet!r}")
         return DnsName(host, int(port))

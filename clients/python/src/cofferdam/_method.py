@@ -4,6 +4,8 @@ from typing import Generic, TypeVar
 
 from google.protobuf.message import Message
 
+from cofferdam._node import node_for
+
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
 
@@ -23,5 +25,11 @@ class Method(Generic[Request, Response]):
         self.response = response
         self.repeatable = repeatable
 
-    def may_repeat(self, request: Request) -> bool:
-        return self.repeatable or bool(getattr(request, "request_id", ""))
+    def may_repeat(self, request: Request, *, is_in_fleet: bool) -> bool:
+        """Whether nothing happens twice if a request is sent again whose answer was lost.
+
+        Only the node that took a request knows its `request_id`. In a fleet a request that names no node may reach another.
+        """
+        if self.repeatable or not getattr(request, "request_id", ""):
+            return self.repeatable
+        return not is_in_fleet or node_for(request) is not None

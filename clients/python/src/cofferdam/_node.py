@@ -5,6 +5,7 @@ An id that a node made names the node. The README of the crate `node-id` has the
 
 import re
 from binascii import crc_hqx
+from collections.abc import Iterable
 
 from google.protobuf.message import Message
 
@@ -61,3 +62,8 @@ def node_for(request: Message | None) -> int | None:
                             return node
         level = inner
     return None
+
+
+def names_node(metadata: Iterable[tuple[str, str | bytes]] | None) -> bool:
+    """Whether the metadata of an answer is that of a node."""
+    return any(name == NODE_METADATA for name, _ in metadata or ())

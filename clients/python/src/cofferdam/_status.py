@@ -198,10 +198,11 @@ def made_of(
 
 
 def lost(error: errors.DaemonUnreachable, request_id: str, *, retry_safe: bool) -> errors.NodeLostError:
-    """The error for a daemon that answered before and did not come back."""
-    made = errors.NodeLostError(
-        error.message, call_id=error.call_id, fault="infrastructure", retry_safe=retry_safe or error.retry_safe
-    )
+    """The error for a daemon that answered before and did not come back.
+
+    `error` is that of the last attempt, whose `retry_safe` says nothing about those before it.
+    """
+    made = errors.NodeLostError(error.message, call_id=error.call_id, fault="infrastructure", retry_safe=retry_safe)
     made.request_id = request_id or None
     return made
 

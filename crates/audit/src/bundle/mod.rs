@@ -18,12 +18,13 @@ mod read;
 mod write;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 
 use serde::{Deserialize, Serialize};
 
 pub use member::{Member, MemberWriter};
 pub use read::{BundleError, Verified, verify};
-pub use write::{Sealed, manifest, write};
+pub use write::{Origin, Sealed, manifest, write};
 
 /// Size of the largest bundle that is read or written, in bytes.
 pub const LARGEST: u64 = 512 * 1024 * 1024;
@@ -63,6 +64,12 @@ struct Manifest {
     v: u32,
     log: String,
     run_id: String,
+    /// Node of a fleet that made the bundle, if its daemon was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node: Option<NonZeroU16>,
+    /// Identity of the state directory of the daemon that made it. Bundles of older versions lack it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    instance: String,
     members: BTreeMap<String, Entry>,
 }
 

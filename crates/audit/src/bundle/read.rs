@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, BufReader, Read};
+use std::num::NonZeroU16;
 
 use sha2::{Digest as _, Sha256};
 
@@ -61,6 +62,10 @@ pub enum BundleError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
     pub run_id: String,
+    /// Node of a fleet that made the bundle, if its daemon was one.
+    pub node: Option<NonZeroU16>,
+    /// Identity of the state directory of the daemon that made it. Empty in bundles of older versions.
+    pub instance: String,
     pub records: usize,
     /// True if the first record is the creation of the run, so that no earlier record was left out.
     pub from_beginning: bool,
@@ -134,6 +139,8 @@ pub fn verify(bundle: impl Read, key: Option<&VerifierKey>) -> Result<Verified, 
     let missing_policies = policies.into_iter().filter(|digest| !has(digest)).collect();
     Ok(Verified {
         run_id: manifest.run_id,
+        node: manifest.node,
+        instance: manifest.instance,
         records,
         from_beginning,
         members: manifest.members.into_keys().collect(),

@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::num::NonZeroU16;
 
 use serde_json::json;
 
 use super::{
-    BundleError, Entry, Member, MemberWriter, POLICY_DOMAIN, RECORDS, Sealed, manifest, policy_member,
-    verify, write,
+    BundleError, Entry, Member, MemberWriter, Origin, POLICY_DOMAIN, RECORDS, Sealed, manifest,
+    policy_member, verify, write,
 };
 use crate::event::{Decision, Event, Kind, Verdict};
 use crate::hash::Hash;
@@ -53,7 +54,8 @@ fn bundle() -> (Vec<u8>, VerifierKey, usize) {
         (policy_member(&policy_digest()), Member::of(POLICY.to_vec())),
         ("diff.patch".to_owned(), Member::of(vec![0xff; 3_000])),
     ]);
-    let (text, hash) = manifest(writer.log_id(), "run-a", &members).unwrap();
+    let origin = Origin { node: NonZeroU16::new(7), instance: "0a1b" };
+    let (text, hash) = manifest(writer.log_id(), "run-a", origin, &members).unwrap();
     let details = json!({ "manifest_sha256": hash.to_string() });
     let sealed = writer.append(&Event::new(Kind::BundleCreated).run("run-a").details(details)).unwrap();
     sequences.push(sealed.sequence);
@@ -123,6 +125,7 @@ fn a_bundle_is_verified_with_the_key_and_without() {
     for key in [Some(&key), None] {
         let verified = verify(&bundle[..], key).unwrap();
         assert_eq!((verified.run_id.as_str(), verified.records), ("run-a", records));
+        assert_eq!((verified.node.map(NonZeroU16::get), verified.instance.as_str()), (Some(7), "0a1b"));
         let policy = policy_member(&policy_digest());
         assert_eq!(verified.members, ["diff.patch", policy.as_str(), "records.jsonl", "run.json"]);
         assert_eq!((verified.from_beginning, verified.missing_policies), (true, vec!["another".to_owned()]));

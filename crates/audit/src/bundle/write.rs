@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
+use std::num::NonZeroU16;
 
 use super::member::Member;
 use super::{CHECKPOINT, Entry, KEY, MANIFEST, Manifest, PROOF, SEAL, is_name};
@@ -9,10 +10,20 @@ use crate::checkpoint::Checkpoint;
 use crate::hash::{Hash, LogId};
 use crate::note::VerifierKey;
 
+/// Daemon that makes a bundle.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Origin<'a> {
+    /// Number of its node of a fleet, if it is one.
+    pub node: Option<NonZeroU16>,
+    /// Identity of its state directory.
+    pub instance: &'a str,
+}
+
 /// Returns the manifest of these members and its SHA-256, which the record of the bundle must contain as `details.manifest_sha256`.
 pub fn manifest(
     log: LogId,
     run_id: &str,
+    origin: Origin<'_>,
     members: &BTreeMap<String, Member>,
 ) -> Result<(Vec<u8>, Hash), serde_json::Error> {
     let members = members
@@ -21,7 +32,14 @@ pub fn manifest(
             (name.clone(), Entry { bytes: member.bytes, sha256: member.sha256.to_string() })
         })
         .collect();
-    let manifest = Manifest { v: 1, log: log.to_string(), run_id: run_id.to_owned(), members };
+    let manifest = Manifest {
+        v: 1,
+        log: log.to_string(),
+        run_id: run_id.to_owned(),
+        node: origin.node,
+        instance: origin.instance.to_owned(),
+        members,
+    };
     let text = serde_json::to_vec_pretty(&manifest)?;
     let hash = Hash::of(&text);
     Ok((text, hash))

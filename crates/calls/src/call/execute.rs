@@ -49,6 +49,8 @@ impl CallTask {
         let began = Instant::now();
         let intent = journal.begun();
         let leaves = permit.bounds().keep_background.then(|| permit.operation().process());
+        // A worker that claims it of another call would have an executed call count as refused, and be repeated.
+        let can_be_void = permit.bounds().held_to.is_some();
         let caller = permit.caller().clone();
         let surroundings = Surroundings {
             processes: &self.calls.workers.processes,
@@ -108,6 +110,7 @@ impl CallTask {
             self.calls.control.quotas.judge(&run.disk, failure)
         });
         if let Err(failure) = &finished.outcome
+            && can_be_void
             && operations::is_void(failure)
         {
             return CallEnd::Refused(failure.clone().into());

@@ -1,9 +1,10 @@
 //! `coffer approval list`.
 
 use clap::Args;
+use fleet_view::{Fleet, Listed, is_of_one_node, moment};
 use top::expiry;
 use wire::v1::approval::State;
-use wire::v1::{Approval, ListApprovalsRequest};
+use wire::v1::{Approval, ListApprovalsRequest, ListApprovalsResponse};
 
 use crate::client::{Context, quick};
 use crate::failure::Ended;
@@ -36,20 +37,41 @@ impl List {
         let decides_own = context.daemon.endpoint().socket().is_some_and(tryout::lets_decide_own);
         context.ui.answer_and_talk(response, |response, page, talk| {
             if response.approvals.is_empty() {
-                talk.own(if self.state == State::Pending {
-                    "no pending approvals\n"
-                } else {
-                    "no approvals\n"
-                });
+                talk.own(self.none());
             } else {
-                render(&response.approvals, &time::now(), page);
+                render(&response.approvals, None, &time::now(), page);
                 tell_own(&response.approvals, own.as_deref(), decides_own, talk);
             }
         })
     }
+
+    pub(crate) async fn over(self, fleet: &Fleet) -> Ended {
+        if self.run.is_some() {
+            return Err(is_of_one_node("a run is"));
+        }
+        let answers = fleet.ask(async |node| {
+            let request = ListApprovalsRequest { state: self.state.into(), run_id: String::new() };
+            let listed = node.client.approvals().list_approvals(quick(request)).await?.into_inner();
+            Ok((listed.approvals, false))
+        });
+        let created = |approval: &Approval| moment(approval.created_at.as_ref());
+        let (approvals, nodes) = Listed::oldest_first(answers.await?, usize::MAX, created).parts();
+        fleet.ui.answer_and_talk(ListApprovalsResponse { approvals }, |all, page, talk| {
+            if all.approvals.is_empty() {
+                talk.own(self.none());
+            } else {
+                render(&all.approvals, Some(&nodes), &time::now(), page);
+            }
+        })
+    }
+
+    fn none(&self) -> &'static str {
+        if self.state == State::Pending { "no pending approvals\n" } else { "no approvals\n" }
+    }
 }
 
-fn render(approvals: &[Approval], now: &wire::Timestamp, page: &mut Output) {
+/// Prints a line for each approval. `nodes` has the node of each, if they are of several.
+fn render(approvals: &[Approval], nodes: Option<&[String]>, now: &wire::Timestamp, page: &mut Output) {
     let end = ids::ends(approvals.iter().map(|approval| approval.approval_id.as_str()));
     let rows = approvals.iter().map(|approval| {
         vec![
@@ -62,7 +84,7 @@ fn render(approvals: &[Approval], now: &wire::Timestamp, page: &mut Output) {
             expiry(approval, now),
         ]
     });
-    page.table(&["APPROVAL", "STATE", "RUN", "AGENT", "OPERATION", "RISK", "EXPIRES IN"], rows);
+    page.table_of(nodes, &["APPROVAL", "STATE", "RUN", "AGENT", "OPERATION", "RISK", "EXPIRES IN"], rows);
 }
 
 /// Notes who decides on the approvals that the user `own` requested.
@@ -104,7 +126,7 @@ mod tests {
             ..Default::default()
         };
         let mut page = Output::new(Look::PIPE);
-        render(std::slice::from_ref(&approval), &at(100), &mut page);
+        render(std::slice::from_ref(&approval), None, &at(100), &mut page);
         assert_eq!(
             page.as_str(),
             "APPROVAL  STATE    RUN       AGENT  OPERATION  RISK  EXPIRES IN\n\

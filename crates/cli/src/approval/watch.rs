@@ -3,9 +3,11 @@
 use std::cell::RefCell;
 
 use clap::Args;
+use cofferdam_client::Client;
+use fleet_view::{Fleet, is_of_one_node};
 use top::{Notifier, missing};
 use wire::v1::approval::State;
-use wire::v1::{Approval, WatchApprovalsRequest};
+use wire::v1::{Approval, WatchApprovalsRequest, WatchApprovalsResponse};
 
 use crate::client::Context;
 use crate::exit::Exit;
@@ -17,7 +19,7 @@ use crate::{follow, ids};
 /// Show the pending approvals one after the other, whole, and decide on each with one key: `a` or `d`.
 ///
 /// The key to approve works once all of the approval was on the screen. A terminal that can show notifications of the desktop shows one
-/// for each approval. Without a terminal, or with --print or --output, the approvals and each change are printed instead.
+/// for each approval. Without a terminal, or with --print, --output or --fleet, the approvals and each change are printed instead.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer approval watch\n         coffer approval watch --print")]
 pub(crate) struct Watch {
@@ -46,6 +48,25 @@ impl Watch {
             false
         };
         follow::print(ui, changes, |change| change.approval, render, is_last).await?;
+        Ok(Exit::Ok)
+    }
+
+    pub(crate) async fn over(self, fleet: &Fleet) -> Ended {
+        if self.run.is_some() {
+            return Err(is_of_one_node("a run is"));
+        }
+        let mut notifier = (!fleet.ui.is_data_only()).then(Notifier::default);
+        let open = async |client: &Client| {
+            let request = WatchApprovalsRequest::default();
+            Ok(client.approvals().watch_approvals(request).await?.into_inner())
+        };
+        let print = |node: &str, approval: &Approval| {
+            if let Some(notifier) = &mut notifier {
+                notifier.tell([approval]);
+            }
+            fleet.ui.answer_line_of(node, approval, render)
+        };
+        fleet_view::watch(fleet, open, |change: WatchApprovalsResponse| change.approval, print).await?;
         Ok(Exit::Ok)
     }
 }

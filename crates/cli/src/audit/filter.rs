@@ -1,6 +1,7 @@
 //! The options that select records. `tail`, `query` and `export` share them.
 
 use clap::Args;
+use fleet_view::is_of_one_node;
 use jiff::Timestamp;
 use wire::v1::EventFilter;
 
@@ -63,30 +64,43 @@ impl Filter {
     /// Converts the options to the filter of the API. Asks the daemon only to complete a partial id.
     pub(super) async fn resolve(self, client: &Client) -> Result<EventFilter, Failure> {
         let run_id = one_or_all(self.run.as_ref(), client).await?;
+        let call_id = match &self.call {
+            Some(call) => call::resolve(client, call).await?,
+            None => String::new(),
+        };
+        let approval_id = match &self.approval {
+            Some(approval) => approval::resolve(client, approval).await?,
+            None => String::new(),
+        };
+        Ok(EventFilter { run_id, call_id, approval_id, ..self.of_any() })
+    }
+
+    /// Converts the options to the filter of the API for all nodes of a fleet.
+    pub(super) fn of_all_nodes(self) -> Result<EventFilter, Failure> {
+        if self.run.is_some() || self.call.is_some() || self.approval.is_some() {
+            return Err(is_of_one_node("a run, a call and an approval are"));
+        }
+        Ok(self.of_any())
+    }
+
+    /// Converts the options that name nothing of one daemon.
+    fn of_any(self) -> EventFilter {
         let wire = |time: Timestamp| wire::Timestamp {
             seconds: time.as_second(),
             nanos: time.subsec_nanosecond().max(0),
         };
-        Ok(EventFilter {
-            run_id,
-            call_id: match self.call {
-                Some(call) => call::resolve(client, &call).await?,
-                None => String::new(),
-            },
+        EventFilter {
             kinds: self.kinds,
             agent_id: self.agent.unwrap_or_default(),
             principal: self.principal.unwrap_or_default(),
             operation: self.operation.unwrap_or_default(),
             status: self.status.unwrap_or_default(),
             reason: self.reason.unwrap_or_default(),
-            approval_id: match self.approval {
-                Some(approval) => approval::resolve(client, &approval).await?,
-                None => String::new(),
-            },
             from: self.from.map(wire),
             until: self.until.map(wire),
             text: self.text.unwrap_or_default(),
-        })
+            ..EventFilter::default()
+        }
     }
 }
 

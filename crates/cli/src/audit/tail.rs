@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use clap::Args;
+use fleet_view::{Event, Fleet, Position};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
 use wire::v1::{AuditEvent, StreamEventsRequest, StreamEventsResponse};
@@ -15,6 +16,7 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::output::Output;
 use crate::run_ref::RunRef;
+use crate::ui::Ui;
 use crate::{ids, time};
 
 /// Largest number of records that --last accepts.
@@ -29,9 +31,10 @@ pub(crate) struct Tail {
     /// Continue with new records.
     #[arg(long, short)]
     follow: bool,
-    /// Only records after this sequence number. Default: from the first record.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    after: u64,
+    /// Only records after this sequence number, or with --fleet after this position, as the command printed it. Default:
+    /// from the first record.
+    #[arg(long, value_name = "N", value_parser = After::parse)]
+    after: Option<After>,
     /// Only the last N records.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST))]
     last: Option<u64>,
@@ -42,14 +45,19 @@ pub(crate) struct Tail {
 impl Tail {
     /// Creates the command that prints all records of a run.
     pub(crate) fn of_run(run: RunRef, follow: bool) -> Self {
-        Self { follow, after: 0, last: None, filter: Filter::of_run(run) }
+        Self { follow, after: None, last: None, filter: Filter::of_run(run) }
     }
 
     pub(crate) async fn run(self, context: &Context) -> Ended {
+        let after_sequence = match self.after {
+            None => 0,
+            Some(After::Sequence(sequence)) => sequence,
+            Some(After::Position(_)) => return Err(Failure::usage("--after: a position is for --fleet")),
+        };
         let client = context.connect().await?;
         let filter = self.filter.resolve(&client).await?;
         let mut request = StreamEventsRequest {
-            after_sequence: self.after,
+            after_sequence,
             filter: Some(filter),
             follow: self.follow,
             newest_only: false,
@@ -72,6 +80,70 @@ impl Tail {
         }
         Ok(Exit::Ok)
     }
+
+    pub(crate) async fn over(self, fleet: &Fleet) -> Ended {
+        let after = match self.after {
+            None => Position::default(),
+            Some(After::Position(position)) => position,
+            Some(After::Sequence(_)) => {
+                let wrong = "--after: each node has its own sequence numbers; with --fleet give a position";
+                return Err(Failure::usage(wrong));
+            }
+        };
+        if self.last.is_some() {
+            let wrong = "--last is for one node: name it by --node N";
+            return Err(Failure::usage(wrong)
+                .with_hint("`coffer --fleet audit query --limit N` shows the last records"));
+        }
+        let ui = fleet.ui;
+        let filter = self.filter.of_all_nodes()?;
+        let print = |Event { node, position, event }: Event<'_>| show_of(ui, node, Some(position), &event);
+        let position = fleet_view::follow(fleet, filter, after, self.follow, print).await?;
+        if !ui.is_structured() {
+            ui.note(&format!("go on from here with: --after {position}"));
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// Place after which records are printed.
+#[derive(Clone, Debug)]
+enum After {
+    Sequence(u64),
+    Position(Position),
+}
+
+impl After {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(sequence) => Ok(Self::Sequence(sequence)),
+            Err(_) => {
+                let position = text.parse().map(Self::Position);
+                position.map_err(|wrong| format!("`{text}` is no sequence number, and {wrong}"))
+            }
+        }
+    }
+}
+
+/// Prints an event of a node of a fleet. In its structure it has its node, and the position after it.
+pub(super) fn show_of(
+    ui: Ui,
+    node: &str,
+    position: Option<&Position>,
+    event: &AuditEvent,
+) -> Result<(), Failure> {
+    if ui.is_structured() {
+        let record: serde_json::Value = serde_json::from_str(&event.record_json)?;
+        let mut line = serde_json::json!({ "node": node, "record": record });
+        if let Some(position) = position {
+            line["position"] = position.to_string().into();
+        }
+        return ui.line(&line);
+    }
+    let mut page = ui.page();
+    page.column(node, 5);
+    render(event, &mut page);
+    Ok(ui.show(&page)?)
 }
 
 /// Reads all of `events`. Returns the last ones, and the sequence number at the end, or 0 if there are none.
@@ -134,6 +206,16 @@ mod tests {
             assert_eq!((kept.iter().map(|event| event.sequence).collect::<Vec<_>>(), end), (expected, 9));
         }
         assert_eq!(newest(tokio_stream::empty(), 1).await.unwrap(), (VecDeque::new(), 0));
+    }
+
+    #[test]
+    fn records_are_printed_after_a_number_or_a_position() {
+        assert!(matches!(After::parse("42"), Ok(After::Sequence(42))));
+        let position = Position::default().to_string();
+        assert!(matches!(After::parse(&position), Ok(After::Position(_))));
+        for wrong in ["", "-1", "x", "p1.!"] {
+            assert!(After::parse(wrong).is_err_and(|why| why.contains("audit tail")), "{wrong}");
+        }
     }
 
     #[test]

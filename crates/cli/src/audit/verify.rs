@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use ::audit::{Against, Checkpoint, VerifierKey};
 use clap::Args;
+use fleet_view::{Answers, Fleet, is_of_one_node};
+use serde::Serialize;
 use wire::v1::{VerifyLogRequest, VerifyLogResponse};
 
 use crate::client::Context;
@@ -19,6 +21,9 @@ use crate::ui::Ui;
 /// The files alone do not show whether the whole log was rewritten, or truncated to an earlier state. That
 /// takes a key (`coffer audit key`) or a checkpoint (`coffer audit checkpoint`) that was stored elsewhere.
 /// With a key it exits with 6 if no checkpoint in the log is signed with that key.
+///
+/// With --fleet each node verifies its own log. If a node does not answer, its log is not proved, and the command exits
+/// with 5.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer audit verify /var/lib/cofferdam/audit --checkpoint kept.txt")]
 pub(crate) struct Verify {
@@ -45,6 +50,26 @@ impl Verify {
         Ok(exit)
     }
 
+    pub(crate) async fn over(self, fleet: &Fleet) -> Ended {
+        if self.dir.is_some() {
+            return Err(is_of_one_node("a directory is the log"));
+        }
+        let spinner = fleet.ui.spinner("verifying…");
+        let answers = fleet
+            .ask(async |node| Ok(node.client.audit().verify_log(VerifyLogRequest {}).await?.into_inner()));
+        let answers = answers.await?;
+        drop(spinner);
+        let exit = exit_of(&answers);
+        let verdicts = answers.all.into_iter().map(|(node, verdict)| Verdict { node, verdict });
+        fleet.ui.answer(verdicts.collect::<Vec<_>>(), |verdicts, page| {
+            for Verdict { node, verdict } in &verdicts {
+                page.own("node ").word(node).own(": ");
+                render(verdict, page);
+            }
+        })?;
+        Ok(exit)
+    }
+
     fn exit(&self, verdict: &VerifyLogResponse) -> Exit {
         if !verdict.intact {
             return Exit::Failed;
@@ -65,6 +90,21 @@ impl Verify {
         }
         Ok(against)
     }
+}
+
+/// Verdict of one node about its log.
+#[derive(Serialize)]
+struct Verdict {
+    node: String,
+    verdict: VerifyLogResponse,
+}
+
+/// Returns the exit code for the logs of all nodes. A log without a verdict is not proved.
+fn exit_of(answers: &Answers<VerifyLogResponse>) -> Exit {
+    if answers.all.iter().any(|(_, verdict)| !verdict.intact) {
+        return Exit::Failed;
+    }
+    if answers.missing.is_empty() { Exit::Ok } else { Exit::Unreachable }
 }
 
 /// Hint for faults that a daemon may cause meanwhile: it appends records, and compresses and removes segments.
@@ -161,6 +201,19 @@ mod tests {
         verdict.intact = false;
         verdict.damage = "record 43 was edited".into();
         assert_eq!(text(&verdict), "BROKEN: record 43 was edited\nbefore it: 42 records, head c0ffee\n");
+    }
+
+    #[test]
+    fn logs_are_proved_only_if_all_nodes_say_so() {
+        let exit = |intact: &[bool], missing: usize| {
+            let verdict =
+                |intact: &bool| ("1".to_owned(), VerifyLogResponse { intact: *intact, ..Default::default() });
+            let missing = (0..missing).map(|_| ("2".to_owned(), Failure::unreachable("down"))).collect();
+            exit_of(&Answers { all: intact.iter().map(verdict).collect(), missing })
+        };
+        assert_eq!(exit(&[true, true], 0), Exit::Ok);
+        assert_eq!(exit(&[true], 1), Exit::Unreachable);
+        assert_eq!(exit(&[true, false], 1), Exit::Failed);
     }
 
     #[test]

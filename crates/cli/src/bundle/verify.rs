@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use ::audit::VerifierKey;
@@ -35,6 +36,11 @@ pub(crate) struct Verify {
 struct Verdict {
     intact: bool,
     run_id: String,
+    /// Node of a fleet that made the bundle, if its daemon was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<NonZeroU16>,
+    /// Identity of the daemon's state directory.
+    instance: String,
     records: usize,
     /// True if no record before the first one is missing.
     from_beginning: bool,
@@ -73,20 +79,30 @@ impl Verify {
 
 fn verdict(verified: Result<Verified, BundleError>, key_was_given: bool) -> Verdict {
     match verified {
-        Ok(Verified { run_id, records, from_beginning, members, missing_policies, checkpoint, key }) => {
-            Verdict {
-                intact: true,
-                run_id,
-                records,
-                from_beginning,
-                members,
-                missing_policies,
-                log_size: checkpoint.size,
-                key,
-                key_was_given,
-                damage: String::new(),
-            }
-        }
+        Ok(Verified {
+            run_id,
+            node,
+            instance,
+            records,
+            from_beginning,
+            members,
+            missing_policies,
+            checkpoint,
+            key,
+        }) => Verdict {
+            intact: true,
+            run_id,
+            node,
+            instance,
+            records,
+            from_beginning,
+            members,
+            missing_policies,
+            log_size: checkpoint.size,
+            key,
+            key_was_given,
+            damage: String::new(),
+        },
         Err(error) => Verdict { key_was_given, damage: error.to_string(), ..Verdict::default() },
     }
 }
@@ -99,6 +115,11 @@ fn render(verdict: &Verdict, page: &mut Output) {
     page.styled(Style::Green, "intact").own(": run ").word(&verdict.run_id).own(", ");
     page.word(&count(verdict.records as u64, "record", "records")).own(" of a log of ");
     page.word(&verdict.log_size.to_string()).own("\n");
+    if let Some(node) = verdict.node {
+        page.own("from: node ").word(&node.to_string()).own(", instance ").word(&verdict.instance).own("\n");
+    } else if !verdict.instance.is_empty() {
+        page.own("from: instance ").word(&verdict.instance).own("\n");
+    }
     page.own("members: ").word(&verdict.members.join(" ")).own("\n");
     if !verdict.from_beginning {
         page.own("the run's first records are missing\n");
@@ -122,5 +143,20 @@ mod tests {
         let mut page = Output::new(Look::PIPE);
         render(&verdict(Err(BundleError::Changed("run.json".into())), true), &mut page);
         assert_eq!(page.as_str(), "BROKEN: run.json was changed: it does not match the manifest\n");
+    }
+
+    #[test]
+    fn a_verdict_names_the_node_and_the_daemon() {
+        let mut page = Output::new(Look::PIPE);
+        let node = NonZeroU16::new(7);
+        let of_node = Verdict {
+            intact: true,
+            from_beginning: true,
+            node,
+            instance: "0a1b".into(),
+            ..Verdict::default()
+        };
+        render(&of_node, &mut page);
+        assert!(page.as_str().contains("\nfrom: node 7, instance 0a1b\n"), "{}", page.as_str());
     }
 }

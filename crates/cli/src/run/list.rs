@@ -1,8 +1,9 @@
 //! `coffer run list`.
 
 use clap::Args;
-use wire::v1::Run;
+use fleet_view::{Fleet, Listed, moment};
 use wire::v1::run::{StartKind, State};
+use wire::v1::{ListRunsResponse, Run};
 
 use crate::client::{Context, MORE};
 use crate::failure::Ended;
@@ -30,7 +31,7 @@ impl List {
         let client = context.connect().await?;
         let all = all_runs(&client, self.limit, self.state.unwrap_or_default()).await?;
         context.ui.answer_and_talk(all, |all, page, talk| {
-            render(&all.runs, &time::now(), page);
+            render(&all.runs, None, &time::now(), page);
             if all.runs.is_empty() {
                 talk.own("no runs\n");
             } else if !all.next_page_token.is_empty() {
@@ -38,15 +39,34 @@ impl List {
             }
         })
     }
+
+    pub(crate) async fn over(self, fleet: &Fleet) -> Ended {
+        let answers = fleet.ask(async |node| {
+            let all = all_runs(&node.client, self.limit, self.state.unwrap_or_default()).await?;
+            Ok((all.runs, !all.next_page_token.is_empty()))
+        });
+        let listed = Listed::newest_first(answers.await?, self.limit, |run| moment(run.created_at.as_ref()));
+        let has_more = listed.has_more;
+        let (runs, nodes) = listed.parts();
+        fleet.ui.answer_and_talk(ListRunsResponse { runs, ..Default::default() }, |all, page, talk| {
+            render(&all.runs, Some(&nodes), &time::now(), page);
+            if all.runs.is_empty() {
+                talk.own("no runs\n");
+            } else if has_more {
+                talk.own(MORE);
+            }
+        })
+    }
 }
 
-fn render(runs: &[Run], now: &wire::Timestamp, page: &mut Output) {
+/// Prints a line for each run. `nodes` has the node of each, if they are of several.
+fn render(runs: &[Run], nodes: Option<&[String]>, now: &wire::Timestamp, page: &mut Output) {
     if runs.is_empty() {
         return;
     }
     let end = ids::ends(runs.iter().map(|run| run.run_id.as_str()));
     let rows = runs.iter().map(|run| row(run, end(&run.run_id), now));
-    page.table(&["RUN", "STATE", "PROFILE", "AGENT", "ROLE", "START", "AGE"], rows);
+    page.table_of(nodes, &["RUN", "STATE", "PROFILE", "AGENT", "ROLE", "START", "AGE"], rows);
     for run in runs.iter().filter(|run| !run.failure.is_empty()) {
         page.own("  ").word(&end(&run.run_id)).own(" failed: ").word(&run.failure).own("\n");
     }
@@ -93,19 +113,27 @@ mod tests {
             ..run.clone()
         };
         let mut page = Output::new(Look::PIPE);
-        render(&[run, failed], &wire::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
+        render(&[run.clone(), failed], None, &wire::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
         assert_eq!(
             page.as_str(),
             "RUN       STATE   PROFILE  AGENT      ROLE    START  AGE\n\
              0000aaaa  READY   review   ali␛[2Jce  worker  cold   1m 30s\n\
              0000bbbb  FAILED  review   ali␛[2Jce  worker  cold   1m 30s\n  0000bbbb failed: its␊container ended\n"
         );
+        let mut page = Output::new(Look::PIPE);
+        let now = wire::Timestamp { seconds: 1090, nanos: 0 };
+        render(&[run], Some(&["7".to_owned()]), &now, &mut page);
+        assert_eq!(
+            page.as_str(),
+            "NODE  RUN       STATE  PROFILE  AGENT      ROLE    START  AGE\n\
+             7     0000aaaa  READY  review   ali␛[2Jce  worker  cold   1m 30s\n"
+        );
     }
 
     #[test]
     fn no_runs_no_header() {
         let mut page = Output::new(Look::PIPE);
-        render(&[], &wire::Timestamp::default(), &mut page);
+        render(&[], None, &wire::Timestamp::default(), &mut page);
         assert_eq!(page.as_str(), "");
     }
 }

@@ -1,8 +1,10 @@
 //! `coffer run watch`.
 
 use clap::Args;
+use cofferdam_client::Client;
+use fleet_view::{Fleet, is_of_one_node};
 use wire::v1::run::State;
-use wire::v1::{Run, WatchRunsRequest};
+use wire::v1::{Run, WatchRunsRequest, WatchRunsResponse};
 
 use super::RunRef;
 use crate::client::Context;
@@ -30,6 +32,20 @@ impl Watch {
             |run: &Run| run.run_id == run_id && matches!(run.state(), State::Stopped | State::Failed);
         let render = |run: &Run, page: &mut Output| render(run, &time::now(), page);
         follow::print(ui, changes, |change| change.run, render, has_ended).await?;
+        Ok(Exit::Ok)
+    }
+
+    pub(crate) async fn over(self, fleet: &Fleet) -> Ended {
+        if self.run.is_some() {
+            return Err(is_of_one_node("a run is"));
+        }
+        let open = async |client: &Client| {
+            Ok(client.runs().watch_runs(WatchRunsRequest::default()).await?.into_inner())
+        };
+        let print = |node: &str, run: &Run| {
+            fleet.ui.answer_line_of(node, run, |run, page| render(run, &time::now(), page))
+        };
+        fleet_view::watch(fleet, open, |change: WatchRunsResponse| change.run, print).await?;
         Ok(Exit::Ok)
     }
 }

@@ -144,8 +144,27 @@ pub fn failure_from_wire(failure: v1::ToolFailure) -> Result<ToolFailure, Malfor
     failure_from(failure, &[])
 }
 
+/// Returns true for the reason of a decision that only the daemon makes.
+///
+/// From a worker it would be a lie about a reviewer or a limit, and clients repeat some of these calls by themselves.
+fn is_of_daemon(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::RateLimited
+            | Reason::ApprovalDenied
+            | Reason::ApprovalExpired
+            | Reason::AwaitingApproval
+            | Reason::TenantLimit
+            | Reason::WrongNode
+            | Reason::DaemonStopping
+            | Reason::NodeDrained
+            | Reason::AuditUnavailable
+    )
+}
+
 fn failure_from(failure: v1::ToolFailure, hints: &[String]) -> Result<ToolFailure, Malformed> {
     let reason = Reason::parse(&failure.reason)
+        .filter(|reason| !is_of_daemon(*reason))
         .ok_or_else(|| Malformed::new("outcome.failure.reason", "is unknown"))?;
     if failure.details.len() > MAX_DETAILS {
         return Err(Malformed::new("outcome.failure.details", "are too many"));

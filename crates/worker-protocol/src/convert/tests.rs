@@ -58,6 +58,16 @@ fn hints_cross_as_words_and_become_sentences_for_clients_only() {
 }
 
 #[test]
+fn a_worker_makes_no_decision_of_the_daemon() {
+    for reason in
+        [Reason::AwaitingApproval, Reason::ApprovalDenied, Reason::RateLimited, Reason::DaemonStopping]
+    {
+        let said = outcome_to_wire(Err(ToolFailure::new(reason, "so it says")));
+        assert!(outcome_from_wire(said).is_err(), "{reason:?}");
+    }
+}
+
+#[test]
 fn an_outcome_that_no_frame_holds_fails_its_call() {
     let read = |bytes: usize| {
         let encoding = v1::ContentEncoding::Utf8.into();

@@ -118,6 +118,13 @@ class Call:
                     if self._stdout.next or self._stderr.next:
                         raise
                     self._call_id = ""
+                except DaemonUnreachable as error:
+                    if self.telling:
+                        raise
+                    # The question may be repeated, but the call has begun.
+                    raise self._transport.lost(
+                        error, self._request, retry_safe=only_reads(self._request.operation)
+                    ) from None
 
     async def _streamed(self, patience: Patience) -> v1.CallResponse:
         response: v1.CallResponse | None = None

@@ -163,8 +163,8 @@ async def fork(
         if issue_tokens and not all(one.token for one in made.forks):
             raise DaemonUnreachable("the connection was lost, and the tokens of the forks with it")
     except BaseException as error:
-        # A refusal leaves no run.
-        if not isinstance(error, CofferdamError) or isinstance(error, DaemonUnreachable):
+        # A refusal leaves no run, and has a reason.
+        if not (isinstance(error, CofferdamError) and error.reason):
             client._transport.afterwards(_abandon(client, request))
         raise
     # A variable of a call would replace that of the fork.

@@ -30,7 +30,7 @@ _IN_DIRECTORY = 'cd -- "$1" && shift && exec "$@"'
 _FROM_FILE = 'exec < "$1" && shift && exec "$@"'
 # As base64: the daemon takes the input of a shell for code that it may read, and judges it as such.
 _MAKE = 'mkdir -p -- "$(dirname -- "$1")" && base64 -d > "$1"'
-_APPEND = 'base64 -d >> "$1"'
+_APPEND = 'mkdir -p -- "$(dirname -- "$1")" && base64 -d >> "$1"'
 _REASONS: Mapping[str, int] = {
     "No such file or directory": errno.ENOENT,
     "Is a directory": errno.EISDIR,
@@ -112,9 +112,9 @@ class Posix:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
         return result.stdout_bytes
 
-    async def write(self, path: str, data: bytes) -> None:
+    async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
         """In place; directories are made. More than 768 KiB are written in pieces. Raises like `read`."""
-        script = _MAKE
+        script = _APPEND if append else _MAKE
         for at in range(0, max(len(data), 1), PIECE):
             piece = base64.b64encode(data[at : at + PIECE])
             result = await self.run(["/bin/sh", "-c", script, "sh", path], env={"LC_ALL": "C"}, stdin=piece)

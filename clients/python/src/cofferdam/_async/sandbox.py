@@ -180,12 +180,9 @@ class AsyncSandbox:
         if keep_alive and lease is None:
             raise InvalidArgument("keep_alive: is for a sandbox with a lease", reason="INVALID_ARGUMENT")
         workspace = Managed() if workspace is None else workspace
-        # Made by this side, so that the run can be stopped even if the answer is lost.
-        run_id = _requests.new_id()
         request = v1.CreateRunRequest(
-            # Its token is told once: a repetition would not have it.
-            request_id=request_id or f"sdk-{run_id}",
-            run_id="" if request_id else run_id,
+            # The daemon makes the run's id, which names its node. This id finds the run if the answer is lost.
+            request_id=request_id or f"sdk-{_requests.new_id()}",
             profile=profile,
             image=image or "",
             workspace=_requests.workspace(workspace),
@@ -214,23 +211,22 @@ class AsyncSandbox:
             case _:
                 stays = True
         options = Options(wait_for_approval, on_awaiting_approval, env=dict(env or {}))
-        sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
+        made: v1.CreateRunResponse | None = None
         try:
             made = await client.runs.create_run(request, timeout=CREATE_TIMEOUT)
             if issue_token and not made.token:
+                # It is told once: a repetition does not have it.
                 raise DaemonUnreachable("the connection was lost, and the run's token with it")
         except BaseException as error:
-            # A refusal leaves no run. One that has a name can be asked for again.
-            if request_id:
-                await sandbox.close()
-            elif not isinstance(error, CofferdamError) or isinstance(error, DaemonUnreachable):
-                client._transport.afterwards(sandbox._abandon())
+            # A refusal leaves no run, and has a reason. One that has a name can be asked for again.
+            if not request_id and not (isinstance(error, CofferdamError) and error.reason):
+                run_id = "" if made is None else made.run.run_id
+                client._transport.afterwards(_abandon(client, request.request_id, run_id, owns_client=owns_client))
             elif owns_client:
                 await client.close()
             raise
-        if request_id:
-            run_id = made.run.run_id
-            sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
+        run_id = made.run.run_id
+        sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
         sandbox._token = made.token or None
         if keep_alive and lease is not None:
             sandbox._keeping.begin(client, run_id, lease)
@@ -651,17 +647,6 @@ class AsyncSandbox:
         if self._owns_client:
             await self._client.close()
 
-    async def _abandon(self) -> None:
-        with suppress(CofferdamError):
-            for _ in range(ABANDONINGS):
-                try:
-                    await self._client.runs.stop_run(v1.StopRunRequest(run_id=self._run_id))
-                    break
-                except NotFound:
-                    # The daemon may not have begun with it.
-                    await sleep(ABANDONING_PAUSE)
-        await self.close()
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -677,3 +662,23 @@ class AsyncSandbox:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._run_id!r})"
+
+
+async def _abandon(client: AsyncClient, request_id: str, run_id: str, *, owns_client: bool) -> None:
+    """Ends a run that nobody wants any more: this one, or that of a request whose answer was lost.
+
+    A request without an id of a node may reach any node of a fleet, so that not every attempt asks the one that has the run.
+    """
+    with suppress(CofferdamError):
+        for _ in range(ABANDONINGS):
+            if not run_id:
+                page = await client.runs.list_runs(v1.ListRunsRequest(request_id=request_id, page_size=1))
+                run_id = page.runs[0].run_id if page.runs else ""
+            if run_id:
+                with suppress(NotFound):
+                    await client.runs.stop_run(v1.StopRunRequest(run_id=run_id))
+                    break
+            # The daemon may not have begun with it.
+            await sleep(ABANDONING_PAUSE)
+    if owns_client:
+        await client.close()

@@ -14,6 +14,7 @@ import grpc.aio
 from typing_extensions import ParamSpec
 
 from cofferdam._method import Method, Request, Response
+from cofferdam._node import names_node
 from cofferdam._settings import Patience, Settings
 from cofferdam._status import lost, never_left, refused
 from cofferdam.errors import CofferdamError, DaemonUnreachable
@@ -106,6 +107,8 @@ class Transport:
         self._channel: grpc.aio.Channel | None = None
         self._callables: dict[str, Any] = {}
         self._connected = False
+        # A daemon that answered is a node: the next request may reach another one.
+        self._is_in_fleet = False
         # By run, as long as one of its calls has or awaits it.
         self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._afterwards: set[asyncio.Task[Any]] = set()
@@ -116,12 +119,16 @@ class Transport:
         call = self._callables.get(method.path) or self._callable(method, "unary_unary")
         timeout = self.settings.request_timeout if timeout is None else timeout
         patience: Patience | None = None
+        # Of all attempts: one that was lost may have been carried out, whatever happened to those after it.
+        unsent = True
         while True:
+            attempt = call(request, timeout=timeout, metadata=self.settings.metadata_for(request))
             try:
-                response: Response = await call(request, timeout=timeout, metadata=self.settings.metadata_for(request))
+                response: Response = await attempt
+                self._is_in_fleet = self._is_in_fleet or names_node(await attempt.initial_metadata())
             except grpc.aio.AioRpcError as error:
-                refusal, unsent = refused(error), never_left(error)
-                may_repeat = method.may_repeat(request) or unsent
+                refusal, unsent = refused(error), unsent and never_left(error)
+                may_repeat = method.may_repeat(request, is_in_fleet=self._is_in_fleet) or unsent
             else:
                 self._connected = True
                 return response

@@ -15,6 +15,7 @@ import grpc
 from typing_extensions import ParamSpec
 
 from cofferdam._method import Method, Request, Response
+from cofferdam._node import names_node
 from cofferdam._settings import Patience, Settings
 from cofferdam._status import lost, never_left, refused
 from cofferdam.errors import Cancelled, CofferdamError, DaemonUnreachable
@@ -170,6 +171,8 @@ class Transport:
         self._channel: grpc.Channel | None = None
         self._callables: dict[str, Any] = {}
         self._connected = False
+        # A daemon that answered is a node: the next request may reach another one.
+        self._is_in_fleet = False
         # By run, as long as one of its calls has or awaits it.
         self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._opening = threading.Lock()
@@ -180,12 +183,17 @@ class Transport:
         call = self._callables.get(method.path) or self._callable(method, "unary_unary")
         timeout = self.settings.request_timeout if timeout is None else timeout
         patience: Patience | None = None
+        # Of all attempts: one that was lost may have been carried out, whatever happened to those after it.
+        unsent = True
         while True:
             try:
-                response: Response = call(request, timeout=timeout, metadata=self.settings.metadata_for(request))
+                metadata = self.settings.metadata_for(request)
+                response: Response
+                response, answered = call.with_call(request, timeout=timeout, metadata=metadata)
+                self._is_in_fleet = self._is_in_fleet or names_node(answered.initial_metadata())
             except grpc.RpcError as error:
-                refusal, unsent = refused(error), never_left(error)
-                may_repeat = method.may_repeat(request) or unsent
+                refusal, unsent = refused(error), unsent and never_left(error)
+                may_repeat = method.may_repeat(request, is_in_fleet=self._is_in_fleet) or unsent
             else:
                 self._connected = True
                 return response
@@ -255,7 +263,9 @@ class Transport:
 
     def turn(self, run_id: str) -> Lock:
         """Held by calls of a run that are made one after the other, because a person is asked about each once more."""
-        return self._turns.setdefault(run_id, Lock())
+        # `setdefault` of such a dictionary is no single step: two threads could get a lock each.
+        with self._opening:
+            return self._turns.setdefault(run_id, Lock())
 
     def is_lost(self, error: Exception) -> bool:
         """A daemon that answered before no longer does: it may come back."""

@@ -71,7 +71,8 @@ class Upload:
                 lost = error is not self._progress.error and self._transport.is_lost(error)
                 pause = patience.pause() if lost else None
                 if pause is None:
-                    raise
+                    # A try before this one may have been carried out.
+                    raise (self._transport.lost(error, self._begin, retry_safe=False) if lost else error) from None
             except Interrupted as error:
                 if error is self._progress.error:
                     raise

@@ -44,7 +44,7 @@ class Origin:
         return self.repository is not None or self.directory is not None
 
     def _request(self) -> v1.CreateBaseRequest:
-        # The client repeats a request with an id if its answer was lost.
+        # The client repeats a request with an id if its answer was lost, unless that may reach another node.
         request_id = uuid.uuid4().hex
         if self.repository is not None:
             clone = v1.CloneWorkspace(repository=self.repository, revision=self.revision or "")

@@ -27,6 +27,7 @@ from langgraph.types import interrupt
 from cofferdam import ApprovalInfo, Sandbox
 from cofferdam._settings import Pauses
 from cofferdam._status import is_void
+from cofferdam._sync.caller import QUESTIONS
 from cofferdam.errors import ApprovalRequired, AwaitingApproval, CofferdamError, PreconditionFailed
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ class Interrupts:
         if execution is None:
             return make(self._sandbox)
         sandbox = self._sandbox.with_options(request_id=self._request_id(execution, wanted))
-        waits, asked_again, pauses = self._sandbox._options.outlasts_reviewers, False, Pauses()
+        waits, left, pauses = self._sandbox._options.outlasts_reviewers, QUESTIONS, Pauses()
         with ExitStack() as turn:
             while True:
                 try:
@@ -83,11 +84,13 @@ class Interrupts:
                     time.sleep(pauses.next())
                 except PreconditionFailed as error:
                     # Approved too late: another call has changed the files that the reviewer saw.
-                    if not is_void(error.details):
+                    if not is_void(error.details) or (waits and left == 0):
                         raise
-                    if waits and not asked_again:
-                        turn.enter_context(self._sandbox.client._transport.turn(self._sandbox.run_id))
-                        asked_again = True
+                    # Without a wait each further question is an interrupt, which is the bound.
+                    if waits:
+                        if left == QUESTIONS:
+                            turn.enter_context(self._sandbox.client._transport.turn(self._sandbox.run_id))
+                        left -= 1
                 # Nothing was done: that is the outcome of the id for good. The next id is the same when a step is repeated.
                 sandbox = self._sandbox.with_options(request_id=self._request_id(execution, wanted))
 

@@ -63,7 +63,6 @@ from cofferdam.errors import (
     CommandNotAllowed,
     CommandTimedOut,
     DaemonUnreachable,
-    Denied,
     InfrastructureError,
     NotFound,
     PreconditionFailed,
@@ -379,9 +378,10 @@ def _raise_failed(command: Sequence[str | Path], error: CofferdamError) -> NoRet
     """A person's consent is for the caller of the SDK, whose own errors say nothing of it."""
     if isinstance(error, ApprovalRequired):
         raise error
-    # Nothing was started: what a profile refuses for a process it may allow for a command.
-    context = {"retry_safe": isinstance(error, Denied)}
-    retryable = isinstance(error, DaemonUnreachable)
+    # Where nothing was started; what a profile refuses for a process it may allow for a command.
+    context = {"retry_safe": error.retry_safe}
+    # A command whose answer was lost may have been executed.
+    retryable = error.retry_safe and isinstance(error, DaemonUnreachable)
     raise ExecTransportError(
         command=command, cause=error, message=str(error), context=context, retryable=retryable
     ) from error

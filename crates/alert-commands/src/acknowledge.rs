@@ -1,16 +1,16 @@
 //! `coffer alert ack`.
 
 use clap::Args;
+use command_context::client::{Context, quick};
+use presentation::failure::Ended;
 use wire::v1::AcknowledgeAlertRequest;
 
-use super::{measure, resolve};
-use crate::client::{Context, quick};
-use crate::failure::Ended;
+use crate::{measure, resolve};
 
 /// Acknowledge an alert. This lifts the measure that it imposed, unless the measure is a stop.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer alert ack 9c01d4e2 --comment 'a test that polls'")]
-pub(crate) struct Acknowledge {
+pub struct Acknowledge {
     /// The alert's id, or a unique beginning or end of it.
     #[arg(value_name = "ALERT")]
     alert: String,

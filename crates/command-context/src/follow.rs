@@ -1,14 +1,13 @@
 //! Prints streams of changes as they arrive: a line for each change for people, and a JSON object for each for programs.
 
+use presentation::failure::Failure;
+use presentation::output::Output;
+use presentation::ui::Ui;
 use serde::Serialize;
 use tonic::Streaming;
 
-use crate::failure::Failure;
-use crate::output::Output;
-use crate::ui::Ui;
-
 /// Prints the item of each message, until the stream ends or `is_last` returns true.
-pub(crate) async fn print<M, T: Serialize>(
+pub async fn print<M, T: Serialize>(
     ui: Ui,
     mut changes: Streaming<M>,
     item: impl Fn(M) -> Option<T>,

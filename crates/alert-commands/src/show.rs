@@ -1,19 +1,19 @@
 //! `coffer alert show`.
 
 use clap::Args;
+use command_context::client::{Context, quick};
+use presentation::failure::Ended;
+use presentation::output::Output;
+use presentation::time;
 use wire::v1::alert::State;
 use wire::v1::{Alert, GetAlertRequest};
 
-use super::{measure, resolve};
-use crate::client::{Context, quick};
-use crate::failure::Ended;
-use crate::output::Output;
-use crate::time;
+use crate::{measure, resolve};
 
 /// Show one alert: its cause, the measure that followed, and its deliveries to webhooks.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer alert show 9c01d4e2")]
-pub(crate) struct Show {
+pub struct Show {
     /// The alert's id, or a unique beginning or end of it.
     #[arg(value_name = "ALERT")]
     alert: String,
@@ -71,7 +71,7 @@ mod tests {
     use wire::v1::alert_delivery::State as DeliveryState;
 
     use super::*;
-    use crate::output::Look;
+    use presentation::output::Look;
 
     #[test]
     fn alert_details_are_shown() {

@@ -1,22 +1,24 @@
 //! `coffer alert watch`.
 
 use clap::Args;
+use command_context::arguments::one_of;
+use command_context::client::{Client, Context};
+use command_context::follow;
+use command_context::run_ref::RunRef;
+use fleet_view::{Fleet, is_of_one_node};
+use presentation::exit::Exit;
+use presentation::failure::Ended;
+use presentation::ids;
+use presentation::output::{Output, Style};
 use wire::v1::alert::{Severity, State};
-use wire::v1::{Alert, WatchAlertsRequest};
+use wire::v1::{Alert, WatchAlertsRequest, WatchAlertsResponse};
 
-use super::{SEVERITIES, measure, style};
-use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Ended;
-use crate::output::{Output, Style};
-use crate::run_ref::RunRef;
-use crate::verbs::one_of;
-use crate::{follow, ids};
+use crate::{SEVERITIES, measure, style};
 
 /// Print the open alerts, then each new or changed alert.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer alert watch --severity high")]
-pub(crate) struct Watch {
+pub struct Watch {
     /// Only alerts of this severity or a higher one.
     #[arg(long, value_name = "SEVERITY", default_value = "low", value_parser = one_of(SEVERITIES, Severity::from_str_name))]
     severity: Severity,
@@ -32,6 +34,18 @@ impl Watch {
         let request = WatchAlertsRequest { min_severity: self.severity.into(), run_id };
         let changes = client.alerts().watch_alerts(request).await?.into_inner();
         follow::print(ui, changes, |change| change.alert, render, |_| false).await?;
+        Ok(Exit::Ok)
+    }
+
+    pub(crate) async fn over(self, fleet: &Fleet) -> Ended {
+        if self.run.is_some() {
+            return Err(is_of_one_node("a run is"));
+        }
+        let request = WatchAlertsRequest { min_severity: self.severity.into(), run_id: String::new() };
+        let open =
+            async |client: &Client| Ok(client.alerts().watch_alerts(request.clone()).await?.into_inner());
+        let print = |node: &str, alert: &Alert| fleet.ui.answer_line_of(node, alert, render);
+        fleet_view::watch(fleet, open, |change: WatchAlertsResponse| change.alert, print).await?;
         Ok(Exit::Ok)
     }
 }
@@ -58,7 +72,7 @@ fn render(alert: &Alert, page: &mut Output) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::Look;
+    use presentation::output::Look;
 
     #[test]
     fn a_line_a_change() {

@@ -1,23 +1,24 @@
 //! `coffer alert list`.
 
 use clap::Args;
+use command_context::arguments::one_of;
+use command_context::client::{Client, Context, MORE, pages, quick};
+use command_context::run_ref::RunRef;
+use fleet_view::{Fleet, Listed, is_of_one_node, moment};
+use presentation::failure::{Ended, Failure};
+use presentation::output::Output;
+use presentation::{ids, time};
 use wire::v1::alert::{Severity, State};
 use wire::v1::{Alert, ListAlertsRequest, ListAlertsResponse};
 
-use super::{SEVERITIES, measure};
-use crate::client::{Context, pages, quick};
-use crate::failure::Ended;
-use crate::output::Output;
-use crate::run_ref::RunRef;
-use crate::verbs::one_of;
-use crate::{ids, time};
+use crate::{SEVERITIES, measure};
 
 const PAGE: u32 = 500;
 
 /// List alerts, newest first. Default: only the open ones.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer alert list --state all --severity high")]
-pub(crate) struct List {
+pub struct List {
     /// Only alerts in this state.
     #[arg(long, value_name = "STATE", default_value = "open", value_parser = one_of(STATES, State::from_str_name))]
     state: State,
@@ -43,31 +44,66 @@ const STATES: &[&str] = &["open", "acknowledged", "all"];
 impl List {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
+        let (alerts, next_page_token) = self.ask(&client, run_id).await?;
+        context.ui.answer_and_talk(ListAlertsResponse { alerts, next_page_token }, |all, page, talk| {
+            if all.alerts.is_empty() {
+                talk.own(self.none());
+            } else {
+                render(&all.alerts, None, page);
+            }
+        })
+    }
+
+    pub(crate) async fn over(self, fleet: &Fleet) -> Ended {
+        if self.run.is_some() {
+            return Err(is_of_one_node("a run is"));
+        }
+        let answers = fleet.ask(async |node| {
+            let (alerts, next) = self.ask(&node.client, String::new()).await?;
+            Ok((alerts, !next.is_empty()))
+        });
+        let raised = |alert: &Alert| moment(alert.raised_at.as_ref());
+        let listed = Listed::newest_first(answers.await?, self.limit as usize, raised);
+        let has_more = listed.has_more;
+        let (alerts, nodes) = listed.parts();
+        let all = ListAlertsResponse { alerts, next_page_token: String::new() };
+        fleet.ui.answer_and_talk(all, |all, page, talk| {
+            if all.alerts.is_empty() {
+                talk.own(self.none());
+            } else {
+                render(&all.alerts, Some(&nodes), page);
+            }
+            if has_more {
+                talk.own(MORE);
+            }
+        })
+    }
+
+    /// Returns the alerts of a daemon, and the token of the page after them.
+    async fn ask(&self, client: &Client, run_id: String) -> Result<(Vec<Alert>, String), Failure> {
         let request = ListAlertsRequest {
             state: self.state.into(),
             min_severity: self.severity.into(),
-            rule: self.rule,
+            rule: self.rule.clone(),
             run_id,
-            agent_id: self.agent,
+            agent_id: self.agent.clone(),
             ..Default::default()
         };
-        let (alerts, next_page_token) = pages(self.limit as usize, PAGE, async |page_size, page_token| {
+        pages(self.limit as usize, PAGE, async |page_size, page_token| {
             let request = ListAlertsRequest { page_size, page_token, ..request.clone() };
             let page = client.alerts().list_alerts(quick(request)).await?.into_inner();
             Ok((page.alerts, page.next_page_token))
         })
-        .await?;
-        context.ui.answer_and_talk(ListAlertsResponse { alerts, next_page_token }, |all, page, talk| {
-            if all.alerts.is_empty() {
-                talk.own(if self.state == State::Open { "no open alerts\n" } else { "no alerts\n" });
-            } else {
-                render(&all.alerts, page);
-            }
-        })
+        .await
+    }
+
+    fn none(&self) -> &'static str {
+        if self.state == State::Open { "no open alerts\n" } else { "no alerts\n" }
     }
 }
 
-fn render(alerts: &[Alert], page: &mut Output) {
+/// Prints a line for each alert. `nodes` has the node of each, if they are of several.
+fn render(alerts: &[Alert], nodes: Option<&[String]>, page: &mut Output) {
     let end = ids::ends(alerts.iter().map(|alert| alert.alert_id.as_str()));
     let rows = alerts.iter().map(|alert| {
         vec![
@@ -81,7 +117,7 @@ fn render(alerts: &[Alert], page: &mut Output) {
             measure(alert),
         ]
     });
-    page.table(&["ALERT", "RAISED", "SEVERITY", "RULE", "AGENT", "RUN", "TIMES", "MEASURE"], rows);
+    page.table_of(nodes, &["ALERT", "RAISED", "SEVERITY", "RULE", "AGENT", "RUN", "TIMES", "MEASURE"], rows);
 }
 
 #[cfg(test)]
@@ -91,7 +127,7 @@ mod tests {
     use wire::v1::alert_measure::State as MeasureState;
 
     use super::*;
-    use crate::output::Look;
+    use presentation::output::Look;
 
     #[test]
     fn a_line_an_alert() {
@@ -111,7 +147,7 @@ mod tests {
             ..Default::default()
         };
         let mut page = Output::new(Look::PIPE);
-        render(std::slice::from_ref(&alert), &mut page);
+        render(std::slice::from_ref(&alert), None, &mut page);
         assert_eq!(
             page.as_str(),
             "ALERT     RAISED                    SEVERITY  RULE  AGENT  RUN       TIMES  MEASURE\n\

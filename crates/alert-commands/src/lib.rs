@@ -1,24 +1,49 @@
-//! `coffer alert`: alerts, and the measures that followed.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
 mod acknowledge;
 mod list;
 mod show;
 mod watch;
 
+use clap::Subcommand;
+use command_context::client::{Client, Context, quick};
+use fleet_view::{Fleet, is_of_one_node};
+use presentation::failure::{Ended, Failure};
+use presentation::ids;
+use presentation::output::Style;
 use wire::v1::alert::Severity;
 use wire::v1::alert_measure::State as MeasureState;
 use wire::v1::{Alert, ListAlertsRequest};
 
-use crate::client::{Client, quick};
-use crate::failure::Failure;
-use crate::ids;
-use crate::output::Style;
-
-crate::verbs::verbs! {
+/// A command of `coffer alert`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
     List(list::List),
     Show(show::Show),
     Watch(watch::Watch),
     Ack(acknowledge::Acknowledge),
+}
+
+impl Command {
+    /// Executes the command.
+    pub async fn run(self, context: &Context) -> Ended {
+        match self {
+            Self::List(list) => list.run(context).await,
+            Self::Show(show) => show.run(context).await,
+            Self::Watch(watch) => watch.run(context).await,
+            Self::Ack(acknowledge) => acknowledge.run(context).await,
+        }
+    }
+
+    /// Executes the command over all nodes of a fleet.
+    pub async fn over(self, fleet: &Fleet) -> Ended {
+        match self {
+            Self::List(list) => list.over(fleet).await,
+            Self::Watch(watch) => watch.over(fleet).await,
+            Self::Show(_) | Self::Ack(_) => Err(is_of_one_node("an alert is")),
+        }
+    }
 }
 
 /// Names of severities on a command line.

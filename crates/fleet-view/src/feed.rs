@@ -1,0 +1,184 @@
+//! Follows all nodes at the same time, each from where it was.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use cofferdam_client::NodeId;
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, join_all, select};
+use futures_util::stream::LocalBoxStream;
+use presentation::exit::Exit;
+use presentation::failure::Failure;
+use tokio::sync::mpsc::Sender;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::Status;
+
+use crate::fleet::{Fleet, Node, Reached, none_answers};
+use crate::merge::{Merge, Moment, Sent};
+use crate::position::{Mark, Position};
+
+/// Time before a lost node is tried again, which doubles with each failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// Time within which a stream begins.
+const OPENED: Duration = Duration::from_secs(30);
+
+/// Kind of items that nodes send.
+pub(crate) trait Feed {
+    type Item;
+
+    /// Opens the stream of a node, from a place in its log.
+    async fn open(&self, node: &Reached, after: Option<Mark>) -> Result<Opened<Self::Item>, Failure>;
+}
+
+/// Stream of one node.
+pub(crate) struct Opened<T> {
+    pub(crate) items: LocalBoxStream<'static, Result<Placed<T>, Status>>,
+    /// Reason why the stream does not begin where the reader was.
+    pub(crate) warning: Option<&'static str>,
+}
+
+/// An item, its moment, and the place after it.
+pub(crate) struct Placed<T> {
+    pub(crate) moment: Moment,
+    pub(crate) mark: Option<Mark>,
+    pub(crate) item: T,
+}
+
+/// An item of a node.
+pub(crate) struct Arrived<T> {
+    pub(crate) node: String,
+    /// Place after it, if its node has a log that is followed.
+    pub(crate) place: Option<(NodeId, Mark)>,
+    pub(crate) item: T,
+}
+
+/// Way to follow nodes.
+#[derive(Clone, Copy)]
+pub(crate) struct Following {
+    /// True to go on after the end of a stream, and after failures.
+    pub(crate) follows: bool,
+    /// Time that an item waits for earlier ones of other nodes.
+    pub(crate) patience: Option<Duration>,
+}
+
+/// Prints the items of all nodes in the order of time. Fails if no node can be reached at first.
+pub(crate) async fn run<F: Feed>(
+    fleet: &Fleet,
+    feed: &F,
+    position: &Position,
+    following: Following,
+    mut print: impl FnMut(Arrived<F::Item>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let reached = fleet.reach().await;
+    if reached.iter().all(Result::is_err) {
+        let failures = reached.into_iter().filter_map(Result::err).collect::<Vec<_>>();
+        for (node, failure) in fleet.nodes.iter().zip(&failures) {
+            fleet.warn(&node.name, failure);
+        }
+        return Err(none_answers(failures));
+    }
+    let (mut merge, senders) = Merge::new(fleet.nodes.len(), following.patience);
+    let followed = fleet.nodes.iter().zip(reached).zip(senders).map(|((node, reached), sender)| {
+        let marks = position.clone();
+        let follower = Follower { fleet, node, feed, sender, marks, is_lost: false, pause: FIRST_PAUSE };
+        follower.run(reached, following.follows)
+    });
+    let followed = pin!(join_all(followed));
+    let printed = pin!(async {
+        while let Some(arrived) = merge.next().await {
+            print(arrived)?;
+        }
+        Ok::<(), Failure>(())
+    });
+    match select(printed, followed).await {
+        Either::Left((printed, _)) => printed,
+        Either::Right((_, printed)) => printed.await,
+    }
+}
+
+/// One node that is followed.
+struct Follower<'a, F: Feed> {
+    fleet: &'a Fleet,
+    node: &'a Node,
+    feed: &'a F,
+    sender: Sender<Sent<Arrived<F::Item>>>,
+    /// Places in the logs that were read so far. Another daemon can get an address that DNS has.
+    marks: Position,
+    is_lost: bool,
+    pause: Duration,
+}
+
+impl<F: Feed> Follower<'_, F> {
+    async fn run(mut self, first: Result<Reached, Failure>, follows: bool) {
+        let mut reached = first;
+        loop {
+            let ended = match reached {
+                Ok(node) => self.send_all(&node).await,
+                Err(failure) => Err(failure),
+            };
+            let failure = match ended {
+                Ok(()) if !follows => return,
+                Ok(()) => Failure::unreachable("the daemon has ended the stream: it stops, or starts again"),
+                Err(failure) => failure,
+            };
+            if !self.is_lost {
+                self.is_lost = true;
+                self.fleet.warn(&self.node.name, &failure);
+            }
+            if self.sender.send(Sent::Lost).await.is_err() || !follows || is_final(&failure) {
+                return;
+            }
+            sleep(self.pause).await;
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            reached = self.node.reach().await;
+        }
+    }
+
+    /// Sends the items of one connection, until it ends.
+    async fn send_all(&mut self, reached: &Reached) -> Result<(), Failure> {
+        let after = reached.id.and_then(|id| self.marks.of(id));
+        let late = |_| Failure::unreachable("does not begin to answer in time");
+        let Opened { mut items, warning } =
+            timeout(OPENED, self.feed.open(reached, after)).await.map_err(late)??;
+        if std::mem::take(&mut self.is_lost) {
+            self.fleet.ui.note(&format!("node {} is back", self.node.name));
+        }
+        if let Some(warning) = warning {
+            self.fleet.ui.note(&format!("warning: node {}: {warning}", self.node.name));
+        }
+        let opened = Instant::now();
+        while let Some(placed) = items.next().await {
+            let Placed { moment, mark, item } = placed?;
+            let place = reached.id.zip(mark);
+            if let Some((id, mark)) = place {
+                self.marks.set(id, mark);
+            }
+            let arrived = Arrived { node: reached.name.clone(), place, item };
+            if self.sender.send(Sent::Item(moment, arrived)).await.is_err() {
+                return Ok(());
+            }
+            self.pause = FIRST_PAUSE;
+        }
+        if opened.elapsed() > LONGEST_PAUSE {
+            self.pause = FIRST_PAUSE;
+        }
+        Ok(())
+    }
+}
+
+/// Returns true for a failure that the next attempt would have, too.
+fn is_final(failure: &Failure) -> bool {
+    matches!(failure.exit(), Exit::Usage | Exit::Denied) && failure.reason() != "RATE_LIMITED"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_final_and_broken_connections_are_not() {
+        assert!(is_final(&Failure::not_permitted("no role")) && is_final(&Failure::usage("wrong")));
+        assert!(!is_final(&Failure::unreachable("down")) && !is_final(&Failure::failed("full")));
+    }
+}
