@@ -355,6 +355,15 @@ export class Sandbox implements AsyncDisposable {
     return new Sandbox(client, runId, initial(facts), { ownsClient: false, deleteWorkspace: true, token, keeping });
   }
 
+  /**
+   * The same sandbox on another connection to its daemon, which stays open.
+   *
+   * @internal
+   */
+  on(client: Client): Sandbox {
+    return new Sandbox(client, this.runId, this.#caller.options, { ...this.#origin, ownsClient: false });
+  }
+
   /** @internal */
   join(forks: Forks): void {
     this.#origin.forks = forks;

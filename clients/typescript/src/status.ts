@@ -135,8 +135,13 @@ export function refused(error: unknown): unknown {
 const CERTIFICATE_ALERT =
   /alert (certificate required|bad certificate|unknown ca|certificate (?:expired|revoked|unknown))/;
 
+/** How gRPC's message begins where no connection came about. */
+const UNCONNECTED = "No connection established";
+
 /** Why there is no connection: no socket, nothing that listens, a socket that this user may not open, or no certificate. */
 export function unreachable(details: string): errors.DaemonUnreachable {
+  // gRPC says so where no connection came about: nothing of the request has left this process.
+  const facts = { retrySafe: details.startsWith(UNCONNECTED) };
   const alert = CERTIFICATE_ALERT.exec(details)?.[1];
   if (alert !== undefined) {
     const why =
@@ -145,22 +150,25 @@ export function unreachable(details: string): errors.DaemonUnreachable {
         : `it does not accept this client's certificate (${alert})`;
     return new errors.DaemonUnreachable(
       `the daemon closed the connection after the TLS handshake: ${why}; \`tls\` or COFFERDAM_TLS names the directory of one`,
+      facts,
     );
   }
-  const [, code, path = ""] = /connect (EACCES|ENOENT|ECONNREFUSED) (\/.*)$/.exec(details) ?? [];
+  const [, code, path = ""] =
+    /connect (EACCES|ENOENT|ECONNREFUSED) (\/.*?)(?:\. Resolution note: .*)?$/.exec(details) ?? [];
   switch (code) {
     case "EACCES": {
       const who = whoMayOpen(path);
-      return new errors.NotPermitted(`you may not use the daemon's socket ${path}${who && ` (${who})`}`);
+      return new errors.NotPermitted(`you may not use the daemon's socket ${path}${who && ` (${who})`}`, facts);
     }
     case "ENOENT":
-      return new errors.DaemonUnreachable(`there is no daemon: ${path} does not exist`);
+      return new errors.DaemonUnreachable(`there is no daemon: ${path} does not exist`, facts);
     case "ECONNREFUSED":
       return new errors.DaemonUnreachable(
         `there is no daemon: the socket ${path} exists, but no process listens on it`,
+        facts,
       );
     default:
-      return new errors.DaemonUnreachable(`the daemon does not answer: ${details}`);
+      return new errors.DaemonUnreachable(`the daemon does not answer: ${details}`, facts);
   }
 }
 

@@ -53,6 +53,8 @@ type Answers<M> = ClientReadableStream<M> | ClientDuplexStream<never, M>;
 /** One channel. Connects with the first call. */
 export class Transport {
   readonly settings: Settings;
+  /** The node that requests are for whose ids name none; null: no certain one. */
+  node: number | null = null;
   #channel: Channel | null = null;
   #connected = false;
   // A daemon that answered is a node: the next request may reach another one.
@@ -253,7 +255,11 @@ export class Transport {
     if (!this.#connected || !(error instanceof DaemonUnreachable) || error instanceof NodeLostError) {
       return error;
     }
-    return new NodeLostError(error.message, { callId: error.callId, requestId, retrySafe });
+    return new NodeLostError(error.message, {
+      callId: error.callId,
+      requestId,
+      retrySafe: retrySafe || error.retrySafe,
+    });
   }
 
   patience(): Patience {
@@ -311,7 +317,7 @@ export class Transport {
   /** Of this request, or of a stream that begins with it. */
   #metadata(schema: DescMessage, request: Message | undefined): Metadata {
     const metadata = new Metadata();
-    const node = request === undefined ? null : nodeFor(schema, request);
+    const node = (request === undefined ? null : nodeFor(schema, request)) ?? this.node;
     if (node !== null) {
       metadata.set(NODE_METADATA, String(node));
     }
