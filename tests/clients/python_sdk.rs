@@ -180,6 +180,11 @@ async fn each_request_names_the_node_of_its_ids() {
     pass("nodes").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_is_asked_side_by_side_and_never_makes_a_run_twice() {
+    pass("fleet").await;
+}
+
 #[test]
 fn no_file_of_tests_is_left_out() {
     let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
@@ -194,6 +199,7 @@ fn no_file_of_tests_is_left_out() {
         "endpoints",
         "errors",
         "examples",
+        "fleet",
         "forks",
         "forward",
         "hostile",

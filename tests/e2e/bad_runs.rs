@@ -112,10 +112,10 @@ async fn an_image_that_no_run_can_have_is_refused_with_its_own_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_request_is_on_record_and_its_ids_are_free_for_a_better_one() {
     let mut daemon = Daemon::start().await;
-    let id = "0198a1b2-0000-7000-8000-00000000bbbb";
+    let id = &node_id::new_id().to_string();
     let request = |image: &str| CreateRunRequest {
         request_id: "r".to_owned(),
-        run_id: id.to_owned(),
+        run_id: id.clone(),
         image: image.to_owned(),
         ..requests::managed("open")
     };
@@ -135,7 +135,7 @@ async fn a_refused_request_is_on_record_and_its_ids_are_free_for_a_better_one() 
     daemon.stop().await;
     daemon.launch().await;
     let mut run = daemon.run_on(request("")).await;
-    assert_eq!(run.id(), id);
+    assert_eq!(run.id(), *id);
     run.ok(calls::list("@project")).await;
 }
 
@@ -157,14 +157,18 @@ async fn request_id_identifies_one_run() {
     assert_eq!(daemon.containers().len(), 2);
 
     // An id of the client's own.
-    let chosen = "0198a1b2-0000-7000-8000-00000000aaaa";
+    let chosen = node_id::new_id().to_string();
     let request = CreateRunRequest {
         request_id: "r3".to_owned(),
-        run_id: chosen.to_owned(),
+        run_id: chosen.clone(),
         ..requests::managed("review")
     };
     assert_eq!(daemon.run_with(request.clone()).await.unwrap().id(), chosen);
-    let taken = CreateRunRequest { request_id: "r4".to_owned(), ..request };
+    let taken = CreateRunRequest { request_id: "r4".to_owned(), ..request.clone() };
     assert_eq!(reason(&daemon.run_with(taken).await.map(|_| ()).unwrap_err()), "ALREADY_EXISTS");
+    // An id of long ago may have been that of a run that was deleted.
+    let run_id = "0198a1b2-0000-7000-8000-00000000aaaa".to_owned();
+    let old = CreateRunRequest { request_id: "r5".to_owned(), run_id, ..request };
+    assert_eq!(reason(&daemon.run_with(old).await.map(|_| ()).unwrap_err()), "INVALID_ARGUMENT");
     assert_eq!(daemon.containers().len(), 3);
 }

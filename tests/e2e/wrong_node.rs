@@ -138,7 +138,7 @@ async fn a_chosen_id_may_not_be_another_nodes() {
     let elsewhere = node(1).new_id().to_string();
     is_for(&clients.runs.create_run(chosen(&elsewhere)).await.unwrap_err(), "1", Some("2"));
     assert!(clients.events("", "run_created").await.is_empty());
-    for id in [PLAIN.to_owned(), node(2).new_id().to_string()] {
+    for id in [node_id::new_id().to_string(), node(2).new_id().to_string()] {
         let made = clients.runs.create_run(chosen(&id)).await.unwrap();
         // So a client learns where a run is whose id does not say it.
         assert_eq!(answers(made.metadata()), Some("2"));

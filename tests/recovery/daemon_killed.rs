@@ -133,7 +133,7 @@ async fn a_repeated_create_completes_after_a_kill() {
                 if chosen { requests::bind("open", &workspace) } else { requests::managed("open") };
             request.request_id = format!("{chosen}-{late}-{tries}");
             if chosen {
-                request.run_id = format!("0198a1b2-0000-7000-8000-{tries:012x}");
+                request.run_id = node_id::new_id().to_string();
             }
             let mut creating = daemon.connect().await;
             let create = tokio::spawn({

@@ -126,6 +126,25 @@ async fn a_container_that_is_killed_from_outside_is_a_lost_run_that_never_comes_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whichever_end_is_seen_first_a_killed_container_is_put_down_to_the_infrastructure() {
+    let daemon = Daemon::start().await;
+    for round in 0..5 {
+        let workspace = daemon.workspace(&format!("w{round}"), &[]);
+        let mut run = daemon.run("open", &workspace).await;
+        docker(&["kill", &run.run.container_id]);
+        // Each comes at another moment of the end.
+        for number in 0..20 {
+            let is_lost = match run.call(calls::exec(&["true"])).await {
+                Ok(call) => call.error.is_some_and(|error| error.fault() == Fault::Infrastructure),
+                Err(refused) => facts(&refused)["fault"] == "INFRASTRUCTURE",
+            };
+            assert!(is_lost, "call {number} of round {round}");
+        }
+        assert_eq!(run.ended().await.fault(), Fault::Infrastructure);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_the_daemon_lost_is_put_down_to_it_and_not_safe_to_repeat() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);

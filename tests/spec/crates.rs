@@ -105,7 +105,7 @@ const ARROWS: [(&str, &str); 104] = [
     ("model-usage", "egress-rules timestamp"),
     (
         "node",
-        "atomic-file audit audit-service bases capacity document identity metrics node-id operations policy refusal runs tenants timestamp warm-pool wire",
+        "admission atomic-file audit audit-service bases capacity document identity metrics node-id operations policy refusal runs tenants timestamp warm-pool wire",
     ),
     ("node-commands", "command-context presentation wire"),
     ("node-id", ""),

@@ -73,6 +73,14 @@ def works(sandbox: Sandbox) -> None:
         assert [piece.text for piece in handle] == ["there"]
 
 
+def test_the_certificate_has_the_name_that_the_client_was_told(secured: Daemon, certificates: Path) -> None:
+    endpoint, directory = f"https://127.0.0.1:{secured.port}", certificates / "clients" / "ci"
+    with Client(endpoint, tls=directory, server_name="localhost") as client:
+        client.runs.list_runs(v1.ListRunsRequest())
+    with Client(endpoint, tls=directory, server_name="other.example.org") as client, pytest.raises(DaemonUnreachable):
+        client.runs.list_runs(v1.ListRunsRequest())
+
+
 def test_a_client_certificate_is_enough(secured: Daemon, certificates: Path) -> None:
     endpoint = f"https://localhost:{secured.port}"
     directory = certificates / "clients" / "ci"

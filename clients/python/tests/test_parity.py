@@ -118,6 +118,10 @@ class TypeScript:
         """The names in a type of options: interfaces and literals, joined by `&` or `|`."""
         names: set[str] = set()
         for one in pieces(kind.removesuffix(" = {}"), "&|"):
+            omitted = re.fullmatch(r"Omit<(\w+), keyof (\w+)>", one)
+            if omitted is not None:
+                names |= self._options(omitted[1]) - self._options(omitted[2])
+                continue
             if one.startswith("{"):
                 listed = [field for field in pieces(one[1:-1], ";") if field]
             else:
@@ -161,6 +165,13 @@ def both(asynchronous: bool) -> Iterator[tuple[str, Surface]]:
     forks = getattr(cofferdam, f"{prefix}Forks")(client, (), (), "", owns_checkpoint=False)
     surface = python(type(forks), forks)
     yield "Forks", {name: given for name, given in surface.items() if name not in SEQUENCE[0]}
+    listed = (cofferdam.FleetNode(1, "unix:/nowhere"),)
+    fleet = getattr(cofferdam, f"{prefix}Fleet")(listed, None, None, 1.0, 1.0, 1.0)
+    surface = python(type(fleet), fleet)
+    # All but the connection, which is the fleet's.
+    connection = {"client", "endpoint", "token", "tls"}
+    surface["create"] = set(inspect.signature(type(sandbox).create).parameters) - connection
+    yield "Fleet", surface
     for name in ("CommandHandle", "Session"):
         yield name, python(getattr(cofferdam, prefix + name))
     for name in PARTS:

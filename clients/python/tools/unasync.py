@@ -1,7 +1,7 @@
 """Makes the blocking half of the package from the asynchronous one, token by token.
 
-Usage: unasync.py FROM TO, two directories. `transport.py` and `forward.py` are written by hand on both sides: they are where
-these differ.
+Usage: unasync.py FROM TO, two directories. `transport.py`, `forward.py` and `mailbox.py` are written by hand on both sides:
+they are where these differ.
 """
 
 import io
@@ -10,7 +10,7 @@ import sys
 import tokenize
 from pathlib import Path
 
-BY_HAND = {"forward.py", "transport.py"}
+BY_HAND = {"forward.py", "mailbox.py", "transport.py"}
 NAMES = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
@@ -23,13 +23,14 @@ NAMES = {
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",
     "AsyncDataCallback": "DataCallback",
+    "AsyncNodeCallback": "NodeCallback",
     "AsyncOutputCallback": "OutputCallback",
     "AsyncProgressCallback": "ProgressCallback",
     "StopAsyncIteration": "StopIteration",
     "_async": "_sync",
 }
 DROPPED = {"async", "await"}
-OURS = re.compile(r"\bAsync(?=(Client|Sandbox|CommandHandle|Forks|Session|Watch)\b)")
+OURS = re.compile(r"\bAsync(?=(Client|Sandbox|CommandHandle|Forks|Session|Watch|Fleet)\b)")
 # In docstrings: examples and names.
 WORDS = re.compile(r"\b(async|await) (?=\w)")
 NOTICE = "# Generated from the asynchronous half by tools/unasync.py: change that half.\n"

@@ -118,7 +118,7 @@ impl Connect {
             .initial_connection_window_size(2 * STREAM_WINDOW);
         if self.endpoint.is_tls() {
             let tls = self.tls.config()?;
-            let tls = self.server_name.iter().fold(tls, |tls, name| tls.domain_name(name));
+            let tls = self.server_name.iter().fold(tls, transport::ClientTlsConfig::domain_name);
             endpoint = endpoint.tls_config(tls).map_err(ConnectError::Certificates)?;
         }
         if self.endpoint.socket().is_none() {

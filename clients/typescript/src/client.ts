@@ -120,6 +120,7 @@ export class Client implements AsyncDisposable {
    * user of this process.
    * `tls`: for https: a directory with ca.pem, cert.pem and key.pem, as `coffer tls init` makes one for each client (without
    * the last two: for a client with a token), or these files by name; default: `COFFERDAM_TLS`.
+   * `serverName`: the name in the daemon's certificate; default: the host of `endpoint`.
    * `requestTimeout`: seconds for one answer, where no command and no person is waited for; default 60.
    * `reconnectTimeout`: seconds for which a daemon that went away is waited for; default 30. 0: it is not.
    *

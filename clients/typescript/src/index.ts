@@ -19,6 +19,7 @@ export type {
   WatchOptions,
   WriteOptions,
 } from "./files.js";
+export { Fleet, type FleetOptions, type WatchEventsOptions, type WatchNodesOptions } from "./fleet.js";
 export type { CompareOptions, ForkOptions, Forks } from "./forks.js";
 export type { ForwardOptions, PortForward } from "./forward.js";
 export type { Git, GitFetchOptions, GitOptions, GitPullOptions, GitPushOptions } from "./git.js";

@@ -15,7 +15,7 @@ export function path(alias: string): string {
   return Object.hasOwn(MOUNTS, mount) ? `${MOUNTS[mount]}${end < 0 ? "" : alias.slice(end)}` : alias;
 }
 
-function when(stamp: Timestamp | undefined): Date | null {
+export function when(stamp: Timestamp | undefined): Date | null {
   return stamp === undefined || (stamp.seconds === 0n && stamp.nanos === 0) ? null : timestampDate(stamp);
 }
 
@@ -401,6 +401,56 @@ export function approval(message: v1.Approval | undefined): types.ApprovalInfo {
     expiresAt: when(it.expiresAt),
     decidedBy: it.decidedBy,
     comment: it.comment,
+  };
+}
+
+export function alert(message: v1.Alert | undefined): types.AlertInfo {
+  const it = present(message);
+  return {
+    alertId: it.alertId,
+    rule: it.rule,
+    severity: hyphened(v1.Alert_Severity, it.severity),
+    state: hyphened(v1.Alert_State, it.state),
+    summary: it.summary,
+    principal: it.principal,
+    agentId: it.agentId,
+    runId: it.runId,
+    raisedAt: when(it.raisedAt),
+    lastAt: when(it.lastAt),
+    occurrences: Number(it.occurrences),
+    measure: it.measure?.action ?? "",
+    acknowledgedBy: it.acknowledgedBy,
+    comment: it.comment,
+  };
+}
+
+const NODE_STATES: ReadonlyMap<number, types.NodeInfo["state"]> = new Map<number, types.NodeInfo["state"]>([
+  [v1.Node_State.DRAINING, "draining"],
+  [v1.Node_State.DRAINED, "drained"],
+]);
+
+export function nodeInfo(message: v1.Node | undefined, endpoint: string): types.NodeInfo {
+  const it = present(message);
+  return {
+    node: it.nodeId || null,
+    endpoint,
+    state: NODE_STATES.get(it.state) ?? "serving",
+    failure: "",
+    instance: it.instance,
+    labels: it.labels,
+    version: it.versions?.daemon ?? "",
+    capacity: amounts(it.capacity),
+    used: amounts(it.used),
+    drainReason: it.drain?.reason ?? "",
+  };
+}
+
+function amounts(message: v1.NodeAmounts | undefined): types.NodeAmounts {
+  return {
+    runs: Number(message?.runs ?? 0n),
+    memoryMib: Number(message?.memoryMib ?? 0n),
+    cores: Number(message?.cpuMillis ?? 0n) / 1000,
+    diskMib: Number(message?.diskMib ?? 0n),
   };
 }
 

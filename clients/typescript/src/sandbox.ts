@@ -298,8 +298,7 @@ export class Sandbox implements AsyncDisposable {
   /**
    * The sandbox that `create` was asked for by this `requestId`, if this daemon has it, also one that has ended.
    *
-   * One node answers, behind a balancer any of them, so that null says nothing about the others: connect to each node by its
-   * own address.
+   * One node answers, behind a balancer any of them, so that null says nothing about the others: `Fleet.find` asks each.
    */
   static async find(requestId: string, options: ConnectOptions = {}): Promise<Sandbox | null> {
     const { client, ownsClient } = connection(options);
@@ -357,6 +356,15 @@ export class Sandbox implements AsyncDisposable {
   ): Sandbox {
     const { token = null, keeping = null } = facts;
     return new Sandbox(client, runId, initial(facts), { ownsClient: false, deleteWorkspace: true, token, keeping });
+  }
+
+  /**
+   * The same sandbox on another connection to its daemon, which stays open.
+   *
+   * @internal
+   */
+  on(client: Client): Sandbox {
+    return new Sandbox(client, this.runId, this.#caller.options, { ...this.#origin, ownsClient: false });
   }
 
   /** @internal */

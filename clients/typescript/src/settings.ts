@@ -3,13 +3,14 @@
 import { existsSync, readFileSync } from "node:fs";
 import { BlockList, isIP } from "node:net";
 import { join } from "node:path";
-import { type ChannelCredentials, credentials } from "@grpc/grpc-js";
+import { type ChannelCredentials, type ChannelOptions, credentials } from "@grpc/grpc-js";
 import { InvalidArgument } from "./errors.js";
 
 const DEFAULT_ENDPOINT = "unix:/run/cofferdam/cofferd.sock";
 const ENDPOINT_VARIABLE = "COFFERDAM_ENDPOINT";
 const TOKEN_VARIABLE = "COFFERDAM_TOKEN";
 const TLS_VARIABLE = "COFFERDAM_TLS";
+const NAME = /^[A-Za-z0-9_.-]{1,253}$/;
 // Seconds between two attempts of a call while its run waits for a person.
 const LONGEST_PAUSE = 15;
 
@@ -58,6 +59,7 @@ export interface ClientOptions {
   endpoint?: string;
   token?: string;
   tls?: string | Tls;
+  serverName?: string;
   requestTimeout?: number;
   reconnectTimeout?: number;
 }
@@ -68,6 +70,7 @@ export class Settings {
   readonly endpoint: string;
   /** As gRPC takes it. */
   readonly target: string;
+  readonly serverName: string | undefined;
   readonly requestTimeout: number;
   readonly reconnectTimeout: number;
   readonly #credentials: ChannelCredentials;
@@ -91,6 +94,10 @@ export class Settings {
       this.endpoint = socket(this.endpoint);
       this.target = this.endpoint;
     }
+    this.serverName = options.serverName;
+    if (this.serverName !== undefined && !(this.endpoint.startsWith("https://") && NAME.test(this.serverName))) {
+      throw new InvalidArgument("serverName: is a host name, for an endpoint that begins with https://");
+    }
     this.requestTimeout = options.requestTimeout ?? 60;
     this.reconnectTimeout = options.reconnectTimeout ?? 30;
     this.#token = options.token || process.env[TOKEN_VARIABLE] || undefined;
@@ -108,8 +115,10 @@ export class Settings {
   }
 
   /** Options of the channel. */
-  get channel(): typeof CHANNEL_OPTIONS | typeof NETWORK_OPTIONS {
-    return this.target.startsWith("unix:") ? CHANNEL_OPTIONS : NETWORK_OPTIONS;
+  get channel(): ChannelOptions {
+    const name = this.serverName;
+    const named = name === undefined ? {} : { "grpc.ssl_target_name_override": name, "grpc.default_authority": name };
+    return { ...(this.target.startsWith("unix:") ? CHANNEL_OPTIONS : NETWORK_OPTIONS), ...named };
   }
 }
 

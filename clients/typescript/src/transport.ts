@@ -53,6 +53,8 @@ type Answers<M> = ClientReadableStream<M> | ClientDuplexStream<never, M>;
 /** One channel. Connects with the first call. */
 export class Transport {
   readonly settings: Settings;
+  /** The node that requests are for whose ids name none; null: no certain one. */
+  node: number | null = null;
   #channel: Channel | null = null;
   #connected = false;
   // A daemon that answered is a node: the next request may reach another one.
@@ -266,6 +268,7 @@ export class Transport {
       error.retrySafe = retrySafe;
       return error;
     }
+    // Its own `retrySafe` is that of the last attempt alone.
     return new NodeLostError(error.message, { callId: error.callId, requestId, retrySafe });
   }
 
@@ -324,7 +327,7 @@ export class Transport {
   /** Of this request, or of a stream that begins with it. */
   #metadata(schema: DescMessage, request: Message | undefined): Metadata {
     const metadata = new Metadata();
-    const node = request === undefined ? null : nodeFor(schema, request);
+    const node = (request === undefined ? null : nodeFor(schema, request)) ?? this.node;
     if (node !== null) {
       metadata.set(NODE_METADATA, String(node));
     }

@@ -789,3 +789,108 @@ export type DataCallback = (data: Uint8Array) => unknown;
 
 /** Takes how many bytes have been copied, and of how many (null: nobody knows yet); may be asynchronous. */
 export type ProgressCallback = (done: number, total: number | null) => unknown;
+
+/** A daemon of a fleet, as a list of nodes has it. */
+export interface FleetNode {
+  /** Number, as in `node.id` of its configuration. null: the daemon says it. */
+  id: number | null;
+  /** Such as `https://node-7.example.org:7443`; see `Client`. */
+  endpoint: string;
+  /** Name in its certificate. Default: the host of `endpoint`. */
+  serverName?: string | undefined;
+  /** Share of the sandboxes that it takes, against the weights of the others. Default: 1. */
+  weight?: number | undefined;
+}
+
+/** Amounts of what runs take. */
+export interface NodeAmounts {
+  /** Runs and companions. */
+  runs: number;
+  memoryMib: number;
+  cores: number;
+  /** On the state disk. */
+  diskMib: number;
+}
+
+/** A node of a fleet, as it is now. */
+export interface NodeInfo {
+  /** Number; null: it has not answered yet, and the list of nodes does not say. */
+  node: number | null;
+  endpoint: string;
+  /** `draining`: it makes no runs, and some still live. `drained`: none lives. `unreachable`: it does not answer. */
+  state: "serving" | "draining" | "drained" | "unreachable";
+  /** Reason why it is unreachable; empty otherwise. All fields below are empty then. */
+  failure: string;
+  /** Identity of its state, which no other daemon has. */
+  instance: string;
+  labels: Readonly<Record<string, string>>;
+  /** Version of its daemon. */
+  version: string;
+  capacity: NodeAmounts | null;
+  used: NodeAmounts | null;
+  /** Reason of its operator for the drain; empty otherwise. */
+  drainReason: string;
+}
+
+/** A thing, and the node that has it. */
+export interface OfNode<Item> {
+  node: number;
+  item: Item;
+}
+
+/** All that the nodes that answered have. Nodes that did not are `missing`. */
+export class Gathered<Item> implements Iterable<OfNode<Item>> {
+  readonly items: readonly OfNode<Item>[];
+  readonly missing: readonly NodeInfo[];
+
+  constructor(items: readonly OfNode<Item>[], missing: readonly NodeInfo[]) {
+    this.items = items;
+    this.missing = missing;
+  }
+
+  get length(): number {
+    return this.items.length;
+  }
+
+  [Symbol.iterator](): Iterator<OfNode<Item>> {
+    return this.items[Symbol.iterator]();
+  }
+}
+
+/** A record of a node's audit log, among those of the others. */
+export interface FleetEvent {
+  node: number;
+  event: AuditEvent;
+  /** Place of this record in all logs. `watchEvents` goes on after it. */
+  position: string;
+}
+
+export type AlertState = "open" | "acknowledged";
+
+/** A rule that fired. */
+export interface AlertInfo {
+  alertId: string;
+  /** Such as `loop`. */
+  rule: string;
+  severity: "low" | "medium" | "high" | "critical" | "";
+  state: AlertState | "";
+  /** One sentence. */
+  summary: string;
+  /** Who made the call at which it fired. */
+  principal: string;
+  agentId: string;
+  /** Empty: the call had no run. */
+  runId: string;
+  raisedAt: Date | null;
+  /** Last time at which its condition was true. */
+  lastAt: Date | null;
+  /** How often its condition was true. */
+  occurrences: number;
+  /** `alert`, `throttle`, `require_approval`, `freeze` or `stop`. */
+  measure: string;
+  acknowledgedBy: string;
+  comment: string;
+}
+
+/** Takes a node that no longer answers, or does so again; may be asynchronous. */
+export type NodeCallback = (node: NodeInfo) => unknown;

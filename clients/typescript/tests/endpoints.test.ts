@@ -75,6 +75,14 @@ async function refuses(connection: Connection, ...kinds: (abstract new (...args:
   });
 }
 
+test("the certificate has the name that the client was told", async () => {
+  const given = { endpoint: `https://127.0.0.1:${secured.port}`, token, tls: { ca: authority } };
+  await using told = new Client({ ...given, serverName: "localhost" });
+  await told.runs.listRuns({});
+  await using mistaken = new Client({ ...given, serverName: "other.example.org" });
+  await assert.rejects(mistaken.runs.listRuns({}), DaemonUnreachable);
+});
+
 test("a client certificate is enough, and so is a token", async () => {
   await works({ endpoint, tls: directory });
   const files = { ca: authority, cert: join(directory, "cert.pem"), key: join(directory, "key.pem") };

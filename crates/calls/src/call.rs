@@ -28,6 +28,7 @@ mod end;
 mod execute;
 mod facts;
 mod input;
+mod lost;
 mod parse;
 mod record;
 mod respond;

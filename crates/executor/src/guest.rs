@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use containers::{
-    Boundary, ContainerCgroup, ContainerId, Engine, ErrorTail, ExecId, GUEST_PATH, HostProcess, LimitEvents,
-    RunUser,
+    Boundary, ContainerCgroup, ContainerId, ContainerState, Engine, EngineError, ErrorTail, ExecId,
+    GUEST_PATH, HostProcess, LimitEvents, RunUser,
 };
 use operations::{Environment, Reason, ToolFailure};
 use parking_lot::Mutex;
@@ -28,9 +28,11 @@ use crate::engine::{engine_refusal, is_unreachable};
 use crate::failure::failure;
 use crate::loss::{Cause, Loss, Losses};
 use crate::prefork::{Prefork, Ready};
+use crate::recent_events::{APART, RecentEvents};
 use crate::relay::{self, Relayed};
 
-/// Time within which a lost worker and the processes that it started must be gone after SIGKILL.
+/// Time within which a lost worker and the processes that it started must be gone after SIGKILL, and a container of which the worker's
+/// loss is the first sign of its end.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Time within which all processes of a container must be gone after its first one was killed.
 const ALL_GONE: Duration = Duration::from_secs(2);
@@ -54,14 +56,32 @@ pub(crate) struct Serving {
     /// The container's first process. `None` in the same case.
     first: Option<Arc<HostProcess>>,
     cgroup: Option<ContainerCgroup>,
-    /// Counts of limit events when the worker started.
-    events: LimitEvents,
+    /// Counts of limit events from shortly before now.
+    events: Arc<Mutex<RecentEvents>>,
     /// Processes that wait for the next commands.
     prefork: Arc<Prefork>,
     /// Cause of the worker's loss, determined once for all that ask.
     loss: Arc<OnceCell<Loss>>,
     /// Calls in flight that have already cost the previous worker. Its own loss under one of them is not counted as a second one.
     repeats: TaskTracker,
+}
+
+impl Serving {
+    /// Samples the counts of limit events while the worker lives.
+    fn sample(&self) {
+        if !self.client.is_closed() {
+            self.events.lock().sample(Instant::now(), || self.limit_events());
+        }
+    }
+
+    /// Returns the limit events of the last seconds.
+    fn recent_events(&self) -> LimitEvents {
+        self.events.lock().until(self.limit_events())
+    }
+
+    fn limit_events(&self) -> LimitEvents {
+        self.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default()
+    }
 }
 
 /// The container lane of a run.
@@ -191,7 +211,12 @@ impl GuestLane {
     /// Waits until the worker is lost, and returns the cause.
     pub async fn lost(&self) -> Loss {
         let serving = self.serving();
-        let reason = serving.client.closed().await;
+        let reason = loop {
+            serving.sample();
+            if let Ok(reason) = timeout(APART, serving.client.closed()).await {
+                break reason;
+            }
+        };
         self.loss(&serving, reason).await
     }
 
@@ -204,40 +229,45 @@ impl GuestLane {
     }
 
     async fn cause(&self, serving: &Serving, reason: CloseReason) -> Cause {
-        match reason {
-            CloseReason::Heartbeat | CloseReason::Unresponsive if self.sandbox_ended(serving).await => {
-                return self.container_ended(serving).await;
+        let ended = match reason {
+            CloseReason::Shutdown => return Cause::Stream(reason),
+            CloseReason::Protocol(_) | CloseReason::Heartbeat | CloseReason::Unresponsive => None,
+            CloseReason::Eof | CloseReason::Io(_) => {
+                Some(timeout(AUTOPSY, self.engine.exec_ended(&serving.exec)).await)
             }
-            CloseReason::Heartbeat | CloseReason::Unresponsive => return Cause::Silent,
-            CloseReason::Eof | CloseReason::Io(_) => {}
-            CloseReason::Shutdown | CloseReason::Protocol(_) => return Cause::Stream(reason),
-        }
-        // Awaited first: when the container's first process ends, all others end with it, which is not a command's fault.
-        let ended = timeout(AUTOPSY, self.engine.exec_ended(&serving.exec)).await;
-        if serving.first.as_ref().is_some_and(|first| !first.is_alive()) || self.sandbox_ended(serving).await
-        {
+        };
+        // When the container's first process ends, all others end with it, which is not a command's fault.
+        if self.has_container_ended(serving).await {
             return self.container_ended(serving).await;
         }
-        let Ok(Ok(code)) = ended else { return Cause::Stream(reason) };
-        let events = serving.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
-        Cause::exited(code, events.since(serving.events))
+        let code = match (ended, reason) {
+            (Some(Ok(Ok(code))), _) => code,
+            (None, CloseReason::Heartbeat | CloseReason::Unresponsive) => return Cause::Silent,
+            _ => return Cause::Stream(reason),
+        };
+        Cause::exited(code, serving.recent_events())
     }
 
     /// Finds out how the container ended.
     async fn container_ended(&self, serving: &Serving) -> Cause {
-        let events = serving.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
-        let kills = events.since(serving.events).oom_kills;
+        let kills = serving.recent_events().oom_kills;
         Cause::Container(ContainerEnd::find(&self.engine, &self.container, self.boundary, kills).await)
     }
 
-    /// Returns true if the sandbox of a container with its own kernel is over, or is over within moments.
+    /// Returns true if the container is over, or is over within moments.
     ///
-    /// Its streams end before the sandbox does.
-    async fn sandbox_ended(&self, serving: &Serving) -> bool {
-        let Some(sandbox) = serving.first.clone().filter(|_| self.boundary == Boundary::OwnKernel) else {
-            return false;
-        };
-        tokio::task::spawn_blocking(move || sandbox.ends(GOODBYE)).await.unwrap_or(false)
+    /// The first process of a pid namespace ends after all others (`pid_namespaces(7)`), and a sandbox after its streams. So the loss of
+    /// the worker is seen first, and the end of its container has to be waited for.
+    async fn has_container_ended(&self, serving: &Serving) -> bool {
+        if let Some(first) = serving.first.clone() {
+            return tokio::task::spawn_blocking(move || first.ends(GOODBYE)).await.unwrap_or(false);
+        }
+        // Only the engine sees its processes.
+        match timeout(GOODBYE, self.engine.inspect(&self.container)).await {
+            Ok(Ok(found)) => matches!(found.state, ContainerState::Exited(_)),
+            Ok(Err(EngineError::NotFound { .. })) => true,
+            Ok(Err(_)) | Err(_) => false,
+        }
     }
 
     /// Starts a new worker in place of a lost one.
@@ -257,9 +287,10 @@ impl GuestLane {
             }
             // A worker that is ended during its start counts as another loss.
             Err(refusal) => {
-                let ended = self.sandbox_ended(&self.serving()).await;
+                let serving = self.serving();
+                let ended = self.has_container_ended(&serving).await;
                 let cause = match (ended, is_unreachable(&refusal)) {
-                    (true, _) => self.container_ended(&self.serving()).await,
+                    (true, _) => self.container_ended(&serving).await,
                     (false, true) => Cause::NoEngine(refusal.message),
                     (false, false) => Cause::NotStarted(refusal.message),
                 };
@@ -417,7 +448,7 @@ async fn start(
         process,
         first,
         cgroup,
-        events,
+        events: Arc::new(Mutex::new(RecentEvents::new(events, Instant::now()))),
         prefork: Arc::default(),
         loss: Arc::default(),
         repeats: TaskTracker::new(),
@@ -443,7 +474,7 @@ async fn start_relayed(
         process: None,
         first: sandbox.and_then(|pid| HostProcess::of_engine(pid).ok()).map(Arc::new),
         cgroup: None,
-        events: LimitEvents::default(),
+        events: Arc::new(Mutex::new(RecentEvents::new(LimitEvents::default(), Instant::now()))),
         prefork: Arc::default(),
         loss: Arc::default(),
         repeats: TaskTracker::new(),

@@ -19,6 +19,7 @@ mod loss;
 mod metered;
 mod placement;
 mod prefork;
+mod recent_events;
 mod relay;
 pub mod root_layer;
 mod saved_tree;

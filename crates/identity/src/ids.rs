@@ -1,6 +1,7 @@
 //! Identifiers: UUIDv7, RFC 9562, so that they sort by time. Every id from a client is parsed before it is used.
 
 use std::fmt;
+use std::time::{Duration, SystemTime};
 
 use node_id::NodeId;
 use operations::Reason;
@@ -64,6 +65,9 @@ id!(
 id!(PermissionId, "permission");
 id!(TokenId, "token");
 
+/// Largest distance of the time of an id that a client chose.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Longest name that a client may choose for a request, task or correlation, bytes.
 const MAX_CLIENT_NAME: usize = 128;
 
@@ -104,14 +108,30 @@ impl RunId {
             _ => Ok(id),
         }
     }
+
+    /// Checks that a client may choose this id for a new run: its time is within a day of now.
+    ///
+    /// Ids of deleted runs are not kept. Without this check the log could have several runs under one id.
+    pub fn check_is_of_now(self) -> Result<(), Refusal> {
+        if self.is_within_a_day_of(SystemTime::now()) {
+            return Ok(());
+        }
+        let problem =
+            "has a time that is more than a day before or after now: make a new version 7 UUID for each run";
+        Err(Refusal::invalid("run_id", problem))
+    }
+
+    fn is_within_a_day_of(self, now: SystemTime) -> bool {
+        // The first 48 bits are the milliseconds since 1970 (RFC 9562, 5.7).
+        let made = self.0.as_u128() >> 80;
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+        made.abs_diff(now) <= DAY.as_millis()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use node_id::NodeId;
-    use operations::Reason;
-
-    use super::{RunId, check_client_name, check_principal_name};
+    use super::*;
 
     #[test]
     fn principals_may_have_the_long_names_that_issuers_give() {
@@ -132,6 +152,21 @@ mod tests {
         assert_eq!(refused.reason, Reason::WrongNode);
         assert_eq!(refused.metadata, [("asked".into(), "7".to_owned())]);
         assert_eq!(RunId::parse(&elsewhere).unwrap().to_string(), elsewhere, "it may be looked for");
+    }
+
+    #[test]
+    fn an_id_for_a_new_run_has_a_time_of_about_now() {
+        assert!(RunId::new().check_is_of_now().is_ok());
+        let id = RunId::parse("0198a1b2-0000-7000-8000-00000000aaaa").unwrap();
+        assert_eq!(id.check_is_of_now().unwrap_err().reason, Reason::InvalidArgument);
+        let made = SystemTime::UNIX_EPOCH + Duration::from_millis(0x0198_a1b2_0000);
+        let moment = Duration::from_millis(1);
+        for now in [made, made + DAY, made - DAY] {
+            assert!(id.is_within_a_day_of(now));
+        }
+        for now in [made + DAY + moment, made - DAY - moment, SystemTime::UNIX_EPOCH] {
+            assert!(!id.is_within_a_day_of(now));
+        }
     }
 
     #[test]

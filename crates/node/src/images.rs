@@ -9,7 +9,7 @@ use wire::v1;
 /// Time for which an answer of the engine holds.
 const HOLDS: Duration = Duration::from_secs(15);
 /// Longest wait for the engine. Its last answer is shown after that.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Maximum number of images that are shown.
 const MOST: usize = 256;
 

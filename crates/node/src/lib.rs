@@ -10,6 +10,7 @@ mod node;
 mod service;
 mod settings;
 mod throttle;
+mod watchers;
 
 pub use drain::FORMAT;
 pub use gate::{Gate, Service};

@@ -22,7 +22,7 @@ use runs::record::EndCause;
 use serde_json::json;
 use tenants::Amounts;
 use timestamp::Timestamp;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wire::v1;
@@ -31,11 +31,10 @@ use wire::v1::node::State;
 use crate::drain::{Drain, MAX_DEADLINE, MAX_REASON};
 use crate::gate::Gate;
 use crate::images::Images;
+use crate::watchers::Watchers;
 
 /// Maximum number of bases, and of kinds in the pool, that are shown.
 const MOST: usize = 256;
-/// Maximum number of watchers.
-const WATCHERS: usize = 64;
 /// Package of the API.
 const API: &str = "cofferdam.v1";
 
@@ -51,7 +50,7 @@ pub struct Node {
     version: &'static str,
     /// One change at a time, so that the last one on record is in force and in the file.
     changing: Mutex<()>,
-    pub(crate) watchers: Arc<Semaphore>,
+    pub(crate) watchers: Watchers,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
 }
@@ -75,7 +74,7 @@ impl Node {
             images: Images::default(),
             version,
             changing: Mutex::default(),
-            watchers: Arc::new(Semaphore::new(WATCHERS)),
+            watchers: Watchers::new(),
             tasks,
             stop,
         })

@@ -8,12 +8,12 @@ use futures_util::{Stream, stream};
 use identity::Principal;
 use operations::Reason;
 use refusal::Refusal;
-use tokio::sync::OwnedSemaphorePermit;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::node_service_server::NodeService;
 
 use crate::node::{Asked, Node};
+use crate::watchers::Place;
 
 /// Time between two looks for a watcher, and so between two of its messages.
 const LOOK: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ struct Watch {
     node: Arc<Node>,
     principal: Arc<Principal>,
     sent: Option<v1::Node>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Watch {
@@ -91,8 +91,7 @@ impl NodeService for Nodes {
         request: Request<v1::WatchNodeRequest>,
     ) -> Result<Response<Self::WatchNodeStream>, Status> {
         let (node, principal) = (self.0.clone(), principal(&request)?);
-        let full = |_| Refusal::new(Reason::Overloaded, "too many clients watch the node: use GetNode");
-        let place = node.watchers.clone().try_acquire_owned().map_err(full)?;
+        let place = node.watchers.enter(&principal.name)?;
         let watch = Watch { node, principal, sent: None, _place: place };
         Ok(Response::new(Box::pin(stream::unfold(watch, Watch::next))))
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use seal::ProcessSeal;
 use serde::Deserialize;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout};
@@ -33,6 +34,8 @@ pub struct SignIns {
     redirect_uri: String,
     tls: Tls,
     turns: Semaphore,
+    /// Seals the cookies, so that nobody has the daemon ask an issuer about a sign-in that it has not begun.
+    seal: ProcessSeal,
 }
 
 /// The endpoints of an issuer, or the reason why there are none.
@@ -98,7 +101,8 @@ impl SignIns {
 
     pub fn new(clients: Vec<Client>, redirect_uri: String, tls: Tls) -> Self {
         let issuers = clients.into_iter().map(|client| Issuer { client, provider: Mutex::default() });
-        Self { issuers: issuers.collect(), redirect_uri, tls, turns: Semaphore::new(TURNS) }
+        let (turns, seal) = (Semaphore::new(TURNS), ProcessSeal::generate());
+        Self { issuers: issuers.collect(), redirect_uri, tls, turns, seal }
     }
 
     /// Returns the names of the issuers, in the order of the configuration.
@@ -111,7 +115,7 @@ impl SignIns {
         let issuer = self.find(issuer)?;
         let provider = issuer.provider(&self.tls).await?;
         let pending = Pending::new(&issuer.client.name, to, seconds(now));
-        let cookie = pending.cookie().ok_or(Failed::Unknown)?;
+        let cookie = pending.cookie(&self.seal).ok_or(Failed::Unknown)?;
         let mut url = provider.authorization.clone();
         let scopes = std::iter::once("openid").chain(issuer.client.scopes.iter().map(String::as_str));
         url.query_pairs_mut()
@@ -133,7 +137,7 @@ impl SignIns {
         answered: Answered<'_>,
         now: SystemTime,
     ) -> Result<Finished, Failed> {
-        let pending = Pending::read(cookie, answered.state, seconds(now)).ok_or(Failed::Stale)?;
+        let pending = Pending::read(&self.seal, cookie, answered.state, seconds(now)).ok_or(Failed::Stale)?;
         let issuer = self.find(&pending.issuer)?;
         let provider = issuer.provider(&self.tls).await?;
         // An answer of another issuer would have its code redeemed at this one (RFC 9207).

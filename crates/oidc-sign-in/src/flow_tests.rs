@@ -99,7 +99,7 @@ async fn a_code_and_its_verifier_bring_a_token() {
         (form["grant_type"].as_str(), form["redirect_uri"].as_str()),
         ("authorization_code", REDIRECT)
     );
-    let pending = Pending::read(&cookie, &asked["state"], seconds(now())).unwrap();
+    let pending = Pending::read(&scene.sign_ins.seal, &cookie, &asked["state"], seconds(now())).unwrap();
     assert_eq!((&form["code_verifier"], &asked["code_challenge"]), (&pending.verifier, &pending.challenge()));
     // The document was fetched once.
     let fetched = scene.server.asked.borrow().iter().filter(|request| request.contains(DOCUMENT)).count();

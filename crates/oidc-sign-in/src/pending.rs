@@ -2,12 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use seal::ProcessSeal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 /// Time within which the issuer has to send the browser back, seconds.
 pub const LIFE: u64 = 600;
+/// Context of the seal of a cookie.
+const CONTEXT: &str = "sign-in";
 /// Longest cookie, bytes. A path has at most 512.
 const LONGEST: usize = 2_048;
 
@@ -41,18 +44,19 @@ impl Pending {
     }
 
     /// Returns the value of the cookie.
-    pub(crate) fn cookie(&self) -> Option<String> {
+    pub(crate) fn cookie(&self, seal: &ProcessSeal) -> Option<String> {
         let text = serde_json::to_vec(self).ok()?;
-        let cookie = URL_SAFE_NO_PAD.encode(text);
+        let cookie = URL_SAFE_NO_PAD.encode(seal.seal(CONTEXT, &text).ok()?);
         (cookie.len() <= LONGEST).then_some(cookie)
     }
 
-    /// Reads the cookie of a sign-in with this state that is not over.
-    pub(crate) fn read(cookie: &str, state: &str, now: u64) -> Option<Self> {
+    /// Reads the cookie of a sign-in with this state that this process has begun and that is not over.
+    pub(crate) fn read(seal: &ProcessSeal, cookie: &str, state: &str, now: u64) -> Option<Self> {
         if cookie.len() > LONGEST {
             return None;
         }
-        let pending: Self = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(cookie).ok()?).ok()?;
+        let text = seal.unseal(CONTEXT, &URL_SAFE_NO_PAD.decode(cookie).ok()?).ok()?;
+        let pending: Self = serde_json::from_slice(&text).ok()?;
         let is_own: bool = pending.state.as_bytes().ct_eq(state.as_bytes()).into();
         // A browser that keeps a cookie longer than it should does not make the sign-in longer.
         let is_now = now < pending.until && pending.until <= now.saturating_add(LIFE);
@@ -71,9 +75,10 @@ mod tests {
 
     #[test]
     fn a_cookie_counts_for_its_state_and_its_time() {
+        let seal = ProcessSeal::generate();
         let pending = Pending::new("corp", "/approvals", 1_000);
-        let cookie = pending.cookie().unwrap();
-        let read = |cookie: &str, state: &str, now| Pending::read(cookie, state, now);
+        let cookie = pending.cookie(&seal).unwrap();
+        let read = |cookie: &str, state: &str, now| Pending::read(&seal, cookie, state, now);
         assert_eq!(read(&cookie, &pending.state, 1_599), Some(pending.clone()));
         assert_eq!(read(&cookie, &pending.state, 1_600), None, "it is over");
         assert_eq!(read(&cookie, &pending.state, 999), None, "it lasts longer than it may");
@@ -81,12 +86,22 @@ mod tests {
         for state in ["", &other.state, &pending.state[1..]] {
             assert_eq!(read(&cookie, state, 1_001), None, "{state}");
         }
-        assert_eq!(read(&other.cookie().unwrap(), &pending.state, 1_001), None);
+        assert_eq!(read(&other.cookie(&seal).unwrap(), &pending.state, 1_001), None);
         for bad in ["", "x", "e30", &cookie[1..], &"A".repeat(9_000)] {
             assert_eq!(read(bad, &pending.state, 1_001), None, "{bad}");
         }
         let empty = Pending { state: String::new(), ..pending };
-        assert_eq!(read(&empty.cookie().unwrap(), "", 1_001), None);
+        assert_eq!(read(&empty.cookie(&seal).unwrap(), "", 1_001), None);
+    }
+
+    #[test]
+    fn a_cookie_that_another_process_or_nobody_has_sealed_does_not_count() {
+        let seal = ProcessSeal::generate();
+        let pending = Pending::new("corp", "/approvals", 1_000);
+        let plain = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&pending).unwrap());
+        for cookie in [plain, pending.cookie(&ProcessSeal::generate()).unwrap()] {
+            assert_eq!(Pending::read(&seal, &cookie, &pending.state, 1_001), None);
+        }
     }
 
     #[test]
@@ -109,7 +124,8 @@ mod tests {
 
     #[test]
     fn a_path_that_is_too_long_makes_no_cookie() {
-        assert!(Pending::new("corp", &"a".repeat(512), 0).cookie().is_some());
-        assert!(Pending::new("corp", &"a".repeat(4_096), 0).cookie().is_none());
+        let seal = ProcessSeal::generate();
+        assert!(Pending::new("corp", &"a".repeat(512), 0).cookie(&seal).is_some());
+        assert!(Pending::new("corp", &"a".repeat(4_096), 0).cookie(&seal).is_none());
     }
 }

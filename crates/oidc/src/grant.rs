@@ -35,15 +35,22 @@ impl Grant {
 
 /// Returns the text at the path of a claim, or the texts of its list.
 pub(crate) fn texts<'a>(claims: &'a Claims, path: &[String]) -> impl Iterator<Item = &'a str> + use<'a> {
-    let found = path.split_first().and_then(|(first, within)| {
-        within.iter().try_fold(claims.get(first), |value, name| Some(value?.get(name))).flatten()
-    });
-    let list = match found {
+    let list = match at(claims, path) {
         Some(Value::Array(list)) => list.as_slice(),
         Some(text @ Value::String(_)) => std::slice::from_ref(text),
         _ => &[],
     };
     list.iter().filter_map(Value::as_str)
+}
+
+/// Returns true if the token says nothing at the path of a claim.
+pub(crate) fn is_missing(claims: &Claims, path: &[String]) -> bool {
+    at(claims, path).is_none_or(Value::is_null)
+}
+
+fn at<'a>(claims: &'a Claims, path: &[String]) -> Option<&'a Value> {
+    let (first, within) = path.split_first()?;
+    within.iter().try_fold(claims.get(first)?, |value, name| value.get(name))
 }
 
 /// Returns the principal of a token with these claims, under this name.

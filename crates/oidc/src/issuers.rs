@@ -37,8 +37,8 @@ pub struct Holder {
     pub principal: Principal,
     /// Time until the token is no longer valid.
     pub left: Duration,
-    /// Groups that the token names, each with the name of its issuer before it: `ISSUER:GROUP`.
-    pub groups: Vec<String>,
+    /// Groups that the token names, each with the name of its issuer before it: `ISSUER:GROUP`. `None` if it lacks the claim.
+    pub groups: Option<Vec<String>>,
 }
 
 /// Returns true if a bearer token has the form of an issuer's token. API tokens and run tokens do not have it.
@@ -150,8 +150,11 @@ impl Issuers {
         let subject = claims::subject(&claims, &known.issuer.principal_claim)?;
         let name = format!("oidc:{}:{subject}", known.issuer.name);
         let principal = grant::principal(name, &known.issuer.grants, &claims);
-        let groups = grant::texts(&claims, &known.issuer.groups_claim);
-        let groups = groups.map(|group| format!("{}:{group}", known.issuer.name)).collect();
+        let path = &known.issuer.groups_claim;
+        let named =
+            || grant::texts(&claims, path).map(|group| format!("{}:{group}", known.issuer.name)).collect();
+        // Without a claim in the configuration nobody has groups.
+        let groups = (path.is_empty() || !grant::is_missing(&claims, path)).then(named);
         Ok(Holder { principal: Principal { address, ..principal }, left, groups })
     }
 }

@@ -60,13 +60,19 @@ fn groups_of_a_token_have_the_name_of_their_issuer() {
         let changes = json!({ "groups": groups, "realm": { "roles": ["a:b"] } });
         check(&issuers, &signer.token("ES256", "ec", &claims_with(&changes))).unwrap().groups
     };
-    assert_eq!(of(&["groups"], json!(["ml", 7, "all", ["x"]])), ["corp:ml", "corp:all"]);
-    assert_eq!(of(&["groups"], json!("ml")), ["corp:ml"]);
-    assert_eq!(of(&["realm", "roles"], json!([])), ["corp:a:b"]);
+    let some = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert_eq!(of(&["groups"], json!(["ml", 7, "all", ["x"]])), some(&["corp:ml", "corp:all"]));
+    assert_eq!(of(&["groups"], json!("ml")), some(&["corp:ml"]));
+    assert_eq!(of(&["realm", "roles"], json!([])), some(&["corp:a:b"]));
     for (path, groups) in
-        [(&["groups"][..], json!({ "ml": true })), (&["other"], json!(["ml"])), (&[], json!(["ml"]))]
+        [(&["groups"][..], json!({ "ml": true })), (&["groups"], json!([])), (&[], json!(["ml"]))]
     {
-        assert!(of(path, groups).is_empty(), "{path:?}");
+        assert_eq!(of(path, groups), some(&[]), "{path:?}");
+    }
+    for (path, groups) in
+        [(&["groups"][..], json!(null)), (&["other"], json!(["ml"])), (&["realm", "other"], json!([]))]
+    {
+        assert_eq!(of(path, groups), None, "{path:?}");
     }
 }
 

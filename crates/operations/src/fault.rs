@@ -226,7 +226,7 @@ mod tests {
             let failure = ToolFailure::new(reason, "why");
             assert_eq!(failure.fault(), reason.fault());
             let claimed = failure.by(Fault::Infrastructure).claimed();
-            assert_eq!(claimed.fault(), Fault::Program, "{reason}");
+            assert_eq!((claimed.fault(), claimed.is_retry_safe()), (Fault::Program, false), "{reason}");
         }
         assert_eq!(ToolFailure::new(Reason::Cancelled, "").claimed().fault(), Fault::Caller);
     }

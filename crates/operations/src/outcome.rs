@@ -88,9 +88,10 @@ impl ToolFailure {
     }
 
     /// Returns the failure as one that only a worker beside the programs of a run reports, or that they can bring about: it is not put
-    /// down to the infrastructure.
+    /// down to the infrastructure, and its reason is no evidence that nothing was done.
     #[must_use]
-    pub fn claimed(self) -> Self {
+    pub fn claimed(mut self) -> Self {
+        self.origin.retry_safe = Some(false);
         if self.fault() == Fault::Infrastructure { self.by(Fault::Program) } else { self }
     }
 }

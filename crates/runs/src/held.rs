@@ -4,16 +4,16 @@ use crate::record::{EndCause, Failed, Held, Hold, Record, State};
 use operations::{Fault, Reason};
 use refusal::Refusal;
 
-/// Refuses a call, with the reason that the run's record shows.
+/// Refuses a call, with the reason that the run's record shows. If the run is ending or over, see [`is_over`].
 ///
 /// A pause, an alert or a terminal is named before an approval, which ends without the caller.
 pub(crate) fn takes_no_call(record: &Record) -> Refusal {
     // The record has the hold before the run is PAUSED.
     let state = if record.state == State::Ready { State::Paused } else { record.state };
-    let refused = takes_no_calls(state);
     if state != State::Paused {
-        return refused;
+        return is_over(record);
     }
+    let refused = takes_no_calls(state);
     let holds = &record.holds;
     let Some(Held { hold, by, .. }) = holds.iter().find(|held| held.hold.is_total()).or(holds.first()) else {
         return refused;
@@ -105,8 +105,18 @@ mod tests {
         assert!(refused.message.contains("killed from outside"), "{}", refused.message);
         assert_eq!(refused.origin.evidence, lost.origin.evidence);
         assert_eq!(refused.origin.retry_safe, Some(true), "nothing was done of this call");
+        let lost_too = lost.clone();
         let own = ended(Some(lost.by(Fault::Program)));
         assert_eq!((own.reason, own.origin.fault), (Reason::RunNotReady, Some(Fault::Program)));
+        // The same from its first moment of being ended, whichever way the call takes.
+        let mut ending = crate::testing::record();
+        ending.enter(State::Stopping, Some(lost_too));
+        for refused in [is_over(&ending), takes_no_call(&ending)] {
+            assert_eq!(
+                (refused.reason, refused.origin.fault),
+                (Reason::RunLost, Some(Fault::Infrastructure))
+            );
+        }
         let stopped = ended(None);
         assert_eq!((stopped.reason, stopped.origin.fault), (Reason::RunNotReady, None));
     }

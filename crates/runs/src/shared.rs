@@ -30,7 +30,8 @@ impl Shared {
         self.record.send_modify(|record| record.enter(state, failure));
         let record = self.record.borrow().clone();
         let mut details = json!({ "state": state.as_str() });
-        if let Some(failure) = &record.failure {
+        // A run that is being ended has its failure on record once, with its end.
+        if let Some(failure) = record.failure.as_ref().filter(|_| state != State::Stopping) {
             tracing::warn!(run = %record.id, state = state.as_str(), failure, "run");
             record.explain_failure(&mut details);
         } else {

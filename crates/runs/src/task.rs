@@ -262,10 +262,8 @@ impl Shared {
 
     async fn end(&self, failure: Option<ToolFailure>, lanes: &Lanes, mut resources: RunResources) {
         let was_paused = self.let_go() || self.run.stands_still.load(Ordering::SeqCst);
-        self.enter(State::Stopping, None).await;
-        if let Some(failure) = &failure {
-            self.record.send_modify(|record| record.fails_with(failure.clone()));
-        }
+        // With the failure, so that no call meets the state without it.
+        self.enter(State::Stopping, failure.clone()).await;
         if was_paused {
             // Cancel first, so that a terminal ends because of the run and not because of its command.
             self.run.ended.cancel();

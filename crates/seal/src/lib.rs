@@ -76,15 +76,12 @@ impl Seal {
 
     /// Encrypts `plain`. It opens only under the same `context`, which names the kind of the value and its owner, such as `call ID`.
     pub fn seal(&self, context: &str, plain: &[u8]) -> Result<Vec<u8>, TooLong> {
-        let mut sealed = vec![VERSION];
-        self.values.encrypt(&associated(0, true, context), plain, &mut sealed)?;
-        Ok(sealed)
+        self.values.seal(context, plain)
     }
 
     /// Decrypts a value that was sealed for this `context`.
     pub fn unseal(&self, context: &str, sealed: &[u8]) -> Result<Vec<u8>, Broken> {
-        let sealed = sealed.strip_prefix(&[VERSION]).ok_or(Broken)?;
-        self.values.decrypt(&associated(0, true, context), sealed)
+        self.values.unseal(context, sealed)
     }
 }
 
@@ -94,12 +91,49 @@ impl fmt::Debug for Seal {
     }
 }
 
+/// Seals values that clients keep for this process, under a key that ends with it.
+pub struct ProcessSeal(Cipher);
+
+impl ProcessSeal {
+    /// Makes a seal with a new key.
+    pub fn generate() -> Self {
+        Self(Cipher::new(&secret()))
+    }
+
+    /// Encrypts `plain` like [`Seal::seal`].
+    pub fn seal(&self, context: &str, plain: &[u8]) -> Result<Vec<u8>, TooLong> {
+        self.0.seal(context, plain)
+    }
+
+    /// Decrypts a value that this process has sealed for this `context`.
+    pub fn unseal(&self, context: &str, sealed: &[u8]) -> Result<Vec<u8>, Broken> {
+        self.0.unseal(context, sealed)
+    }
+}
+
+impl fmt::Debug for ProcessSeal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProcessSeal")
+    }
+}
+
 /// XChaCha20-Poly1305 with a random nonce in front of each ciphertext.
 struct Cipher(XChaCha20Poly1305);
 
 impl Cipher {
     fn new(key: &[u8; KEY_BYTES]) -> Self {
         Self(XChaCha20Poly1305::new(&Key::from(*key)))
+    }
+
+    fn seal(&self, context: &str, plain: &[u8]) -> Result<Vec<u8>, TooLong> {
+        let mut sealed = vec![VERSION];
+        self.encrypt(&associated(0, true, context), plain, &mut sealed)?;
+        Ok(sealed)
+    }
+
+    fn unseal(&self, context: &str, sealed: &[u8]) -> Result<Vec<u8>, Broken> {
+        let sealed = sealed.strip_prefix(&[VERSION]).ok_or(Broken)?;
+        self.decrypt(&associated(0, true, context), sealed)
     }
 
     /// Appends nonce, ciphertext and tag to `to`.

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 
-/// Most principals that have a group. Of more, the one that was not seen for the longest time loses its own until its next request.
+/// Most principals that have a group. Beyond that, the one that was not seen for the longest time loses its own until its next request.
 const MOST: usize = 4_096;
 /// Longest file, bytes.
 const LONGEST: u64 = 16 << 20;
@@ -77,7 +77,7 @@ impl Groups {
         Self { path: path.to_owned(), state, writing: Mutex::default() }
     }
 
-    /// Looks at the groups. Nothing may be noted meanwhile.
+    /// Looks at the groups, which must not change meanwhile.
     pub(crate) fn look(&self) -> Look<'_> {
         Look(self.state.read())
     }

@@ -17,7 +17,7 @@ pub struct Tenant {
     pub groups: Vec<String>,
     #[serde(flatten)]
     pub bounds: Bounds,
-    /// Place in the order of the policy. Of two tenants that have groups of a principal, the first counts.
+    /// Place in the order of the policy. If two tenants have groups of a principal, the first counts.
     #[serde(skip)]
     pub place: usize,
 }

@@ -64,8 +64,11 @@ impl Tenancy {
         Self { source: Box::new(source), traffic, groups, shares: Mutex::default() }
     }
 
-    /// Takes the groups of a principal that has shown a valid token. They decide its tenant until its next token.
-    pub fn show_groups(&self, principal: &str, groups: &[String]) {
+    /// Takes the groups of a principal that has shown a valid token. They decide its tenant until its next token that names groups.
+    ///
+    /// `None` is a token without the claim. It changes nothing, so that its holder leaves no tenant by asking for less.
+    pub fn show_groups(&self, principal: &str, groups: Option<&[String]>) {
+        let Some(groups) = groups else { return };
         let tenants = (self.source)();
         if self.groups.note(principal, tenants.first(groups), Timestamp::now()) {
             self.traffic.forget_sums();
@@ -357,7 +360,7 @@ mod tests {
         let (alice, used) = ("oidc:corp:alice", BTreeMap::from([("uid:1".to_owned(), amounts(1, 0))]));
         let groups = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
         tenancy.check(alice, amounts(1, 0), || used.clone()).unwrap();
-        tenancy.show_groups(alice, &groups(&["corp:web", "corp:ml"]));
+        tenancy.show_groups(alice, Some(&groups(&["corp:web", "corp:ml"])));
         let refused = tenancy.check(alice, amounts(1, 0), || used.clone()).unwrap_err();
         assert_eq!((refused.tenant.as_str(), refused.used), ("ml", 1));
         // Her runs count for the others of the tenant.
@@ -367,8 +370,12 @@ mod tests {
         let tenancy = self::tenancy(&directory, own, Bounds::default());
         assert_eq!(tenancy.tenant_of(alice), "ml");
         assert_eq!(tenancy.report(&hers, Some(alice))[0].groups, ["corp:ml"]);
+        // A token without the claim.
+        tenancy.show_groups(alice, None);
+        assert_eq!(tenancy.tenant_of(alice), "ml");
         // The issuer has taken her out of the group.
-        tenancy.show_groups(alice, &groups(&["corp:web"]));
+        tenancy.show_groups(alice, Some(&groups(&["corp:web"])));
+        tenancy.show_groups(alice, None);
         assert_eq!(tenancy.tenant_of(alice), alice);
     }
 
@@ -379,10 +386,10 @@ mod tests {
         let tenancy = tenancy(&directory, own, Bounds::default());
         tenancy.moved("oidc:corp:alice", MIB);
         tenancy.connection("uid:1").unwrap();
-        tenancy.show_groups("oidc:corp:alice", &["corp:ml".to_owned()]);
+        tenancy.show_groups("oidc:corp:alice", Some(&["corp:ml".to_owned()]));
         tenancy.moved("oidc:corp:alice", MIB);
         assert!(tenancy.connection("uid:1").is_err());
-        tenancy.show_groups("oidc:corp:alice", &[]);
+        tenancy.show_groups("oidc:corp:alice", Some(&[]));
         tenancy.connection("uid:1").unwrap();
     }
 

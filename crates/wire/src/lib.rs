@@ -124,7 +124,8 @@ mod tests {
         for method in &marked {
             let level = method.options.as_ref().map(prost_types::MethodOptions::idempotency_level);
             // A request that only looks has an id to look for.
-            let is_key = level != Some(IdempotencyLevel::NoSideEffects) && by_id.contains(method.input_type());
+            let is_key =
+                level != Some(IdempotencyLevel::NoSideEffects) && by_id.contains(method.input_type());
             assert!(!method.client_streaming() && !is_key, "{}", method.name());
         }
         for looks in ["Get", "List", "Watch", "Query"] {

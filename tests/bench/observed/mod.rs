@@ -58,7 +58,8 @@ async fn measure(rounds: usize) -> Vec<Row> {
     let observed = stage(observers.config().await).await;
     observers.watch(&observed.daemon).await;
     let mut measures = [Measures::default(), Measures::default()];
-    for round in 0..=rounds {
+    let all = WARM_UP + rounds;
+    for round in 0..all {
         let mut sides = [(&plain, 0), (&observed, 1)];
         if !round.is_multiple_of(2) {
             sides.reverse();
@@ -74,7 +75,7 @@ async fn measure(rounds: usize) -> Vec<Row> {
                 quantiles[1].add(sample.p99());
             }
         }
-        eprintln!("round {} of {}: done", round + 1, WARM_UP + rounds);
+        eprintln!("round {} of {}: done", round + 1, all);
     }
     let noted = observers.end().await;
     let [plain, observed] = &measures;

@@ -5,12 +5,14 @@ whole API, with the messages of `cofferdam.v1`.
 """
 
 from cofferdam._async.client import AsyncClient
+from cofferdam._async.fleet import AsyncFleet
 from cofferdam._async.forks import AsyncForks
 from cofferdam._async.handle import AsyncCommandHandle
 from cofferdam._async.sandbox import AsyncSandbox
 from cofferdam._async.sessions import AsyncSession
 from cofferdam._async.watch import AsyncWatch
 from cofferdam._sync.client import Client
+from cofferdam._sync.fleet import Fleet
 from cofferdam._sync.forks import Forks
 from cofferdam._sync.handle import CommandHandle
 from cofferdam._sync.sandbox import Sandbox
@@ -62,6 +64,7 @@ from cofferdam.errors import (
     WrongNodeError,
 )
 from cofferdam.types import (
+    AlertInfo,
     ApprovalInfo,
     AuditEvent,
     Base,
@@ -83,9 +86,12 @@ from cofferdam.types import (
     Every,
     FileEvent,
     FileInfo,
+    FleetEvent,
+    FleetNode,
     ForkedFrom,
     ForkFailure,
     Found,
+    Gathered,
     GitOutput,
     GitRefUpdate,
     Limits,
@@ -93,6 +99,9 @@ from cofferdam.types import (
     Match,
     ModelUsage,
     ModelUse,
+    NodeAmounts,
+    NodeInfo,
+    OfNode,
     Overlay,
     PatchedFile,
     PatchInfo,
@@ -109,12 +118,14 @@ from cofferdam.types import (
 )
 
 __all__ = [
+    "AlertInfo",
     "AlreadyExists",
     "ApprovalDenied",
     "ApprovalInfo",
     "ApprovalRequired",
     "AsyncClient",
     "AsyncCommandHandle",
+    "AsyncFleet",
     "AsyncForks",
     "AsyncSandbox",
     "AsyncSession",
@@ -158,10 +169,14 @@ __all__ = [
     "FileEvent",
     "FileInfo",
     "FileNotFound",
+    "Fleet",
+    "FleetEvent",
+    "FleetNode",
     "ForkFailure",
     "ForkedFrom",
     "Forks",
     "Found",
+    "Gathered",
     "GitOutput",
     "GitRefUpdate",
     "HostExhausted",
@@ -176,10 +191,13 @@ __all__ = [
     "ModelUsage",
     "ModelUse",
     "NoConnection",
+    "NodeAmounts",
     "NodeFull",
+    "NodeInfo",
     "NodeLostError",
     "NotFound",
     "NotPermitted",
+    "OfNode",
     "Overlay",
     "Overloaded",
     "PatchInfo",

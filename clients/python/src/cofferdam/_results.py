@@ -381,6 +381,45 @@ def approval(message: v1.Approval) -> types.ApprovalInfo:
     )
 
 
+def alert(message: v1.Alert) -> types.AlertInfo:
+    severity, state = v1.Alert.Severity.Name(message.severity).lower(), v1.Alert.State.Name(message.state).lower()
+    return types.AlertInfo(
+        alert_id=message.alert_id,
+        rule=message.rule,
+        severity=cast(Literal["low", "medium", "high", "critical", ""], severity if message.severity else ""),
+        state=cast(Literal["open", "acknowledged", ""], state if message.state else ""),
+        summary=message.summary,
+        principal=message.principal,
+        agent_id=message.agent_id,
+        run_id=message.run_id,
+        raised_at=when(message.raised_at),
+        last_at=when(message.last_at),
+        occurrences=message.occurrences,
+        measure=message.measure.action,
+        acknowledged_by=message.acknowledged_by,
+        comment=message.comment,
+    )
+
+
+def node_info(node: v1.Node, endpoint: str) -> types.NodeInfo:
+    state = {v1.Node.State.DRAINING: "draining", v1.Node.State.DRAINED: "drained"}.get(node.state, "serving")
+    return types.NodeInfo(
+        node=node.node_id or None,
+        endpoint=endpoint,
+        state=cast(Literal["serving", "draining", "drained"], state),
+        instance=node.instance,
+        labels=dict(node.labels),
+        version=node.versions.daemon,
+        capacity=_amounts(node.capacity),
+        used=_amounts(node.used),
+        drain_reason=node.drain.reason,
+    )
+
+
+def _amounts(amounts: v1.NodeAmounts) -> types.NodeAmounts:
+    return types.NodeAmounts(amounts.runs, amounts.memory_mib, amounts.cpu_millis / 1000, amounts.disk_mib)
+
+
 def event(message: v1.AuditEvent) -> types.AuditEvent:
     record: dict[str, Any] = json.loads(message.record_json)
     return types.AuditEvent(

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ DEFAULT_ENDPOINT = "unix:/run/cofferdam/cofferd.sock"
 ENDPOINT_VARIABLE = "COFFERDAM_ENDPOINT"
 TOKEN_VARIABLE = "COFFERDAM_TOKEN"
 TLS_VARIABLE = "COFFERDAM_TLS"
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,253}")
 
 # Far more than any message of the daemon has.
 LARGEST_MESSAGE = 64 * 1024 * 1024
@@ -64,6 +67,10 @@ class Settings:
     token: str | None
     request_timeout: float
     patience: float
+    #: In the daemon's certificate. None: the host of the endpoint.
+    server_name: str | None = None
+    #: The node that requests are for whose ids name none. None: no certain one.
+    node: int | None = None
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -73,21 +80,29 @@ class Settings:
         return (*token, ("traceparent", trace)) if trace else token
 
     def metadata_for(self, request: Message | None) -> tuple[tuple[str, str], ...]:
-        """Of this request, or of a stream that begins with it: also the node that it is for, if an id in it names one."""
-        node = node_for(request)
+        """Of this request, or of a stream that begins with it: also the node that it is for, if that is known."""
+        node = node_for(request) or self.node
         return self.metadata if node is None else (*self.metadata, (NODE_METADATA, str(node)))
 
     @property
     def options(self) -> list[tuple[str, int | str]]:
         """Of the channel."""
-        return CHANNEL_OPTIONS if self.target.startswith("unix:") else CHANNEL_OPTIONS + NETWORK_OPTIONS
+        name: list[tuple[str, int | str]] = []
+        if self.server_name is not None:
+            name = [("grpc.ssl_target_name_override", self.server_name), ("grpc.default_authority", self.server_name)]
+        return [*CHANNEL_OPTIONS, *(() if self.target.startswith("unix:") else NETWORK_OPTIONS), *name]
 
     def __repr__(self) -> str:
         return f"Settings(endpoint={self.endpoint!r}, token={'…' if self.token else None!r})"
 
 
 def settings(
-    endpoint: str | None, token: str | None, tls: str | Path | Tls | None, request_timeout: float, patience: float
+    endpoint: str | None,
+    token: str | None,
+    tls: str | Path | Tls | None,
+    request_timeout: float,
+    patience: float,
+    server_name: str | None = None,
 ) -> Settings:
     """The arguments, else the environment, else the defaults."""
     endpoint = endpoint or os.environ.get(ENDPOINT_VARIABLE) or DEFAULT_ENDPOINT
@@ -106,7 +121,9 @@ def settings(
             raise _invalid(f"endpoint: {endpoint!r} is not this host: use https for other hosts")
     else:
         endpoint = target = _socket(endpoint)
-    return Settings(endpoint, target, certificates, token, request_timeout, patience)
+    if server_name is not None and (certificates is None or _NAME.fullmatch(server_name) is None):
+        raise _invalid("server_name: is a host name, for an endpoint that begins with https://")
+    return Settings(endpoint, target, certificates, token, request_timeout, patience, server_name)
 
 
 def _invalid(message: str) -> InvalidArgument:

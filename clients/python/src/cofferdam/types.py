@@ -829,3 +829,117 @@ class Comparison:
     conflicts: tuple[Conflict, ...]
     #: There are more conflicts.
     truncated: bool
+
+
+@dataclass(frozen=True)
+class FleetNode:
+    """A daemon of a fleet, as a list of nodes has it."""
+
+    #: Number, as in `node.id` of its configuration. None: the daemon says it.
+    id: int | None
+    #: Such as `https://node-7.example.org:7443`; see `AsyncClient`.
+    endpoint: str
+    #: Name in its certificate. Default: the host of `endpoint`.
+    server_name: str | None = None
+    #: Share of the sandboxes that it takes, against the weights of the others.
+    weight: int = 1
+
+
+@dataclass(frozen=True)
+class NodeAmounts:
+    """Amounts of what runs take."""
+
+    #: Runs and companions.
+    runs: int
+    memory_mib: int
+    cores: float
+    #: On the state disk.
+    disk_mib: int
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """A node of a fleet, as it is now."""
+
+    #: Number; None: it has not answered yet, and the list of nodes does not say.
+    node: int | None
+    endpoint: str
+    #: `draining`: it makes no runs, and some still live. `drained`: none lives. `unreachable`: it does not answer.
+    state: Literal["serving", "draining", "drained", "unreachable"]
+    #: Reason why it is unreachable; empty otherwise. All fields below are empty then.
+    failure: str = ""
+    #: Identity of its state, which no other daemon has.
+    instance: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    #: Version of its daemon.
+    version: str = ""
+    capacity: NodeAmounts | None = None
+    used: NodeAmounts | None = None
+    #: Reason of its operator for the drain; empty otherwise.
+    drain_reason: str = ""
+
+
+@dataclass(frozen=True)
+class OfNode(Generic[Item]):
+    """A thing, and the node that has it."""
+
+    node: int
+    item: Item
+
+
+@dataclass(frozen=True)
+class Gathered(Sequence[OfNode[Item]], Generic[Item]):
+    """All that the nodes that answered have. Nodes that did not are `missing`."""
+
+    items: tuple[OfNode[Item], ...]
+    missing: tuple[NodeInfo, ...] = ()
+
+    @overload
+    def __getitem__(self, at: int) -> OfNode[Item]: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[OfNode[Item], ...]: ...
+    def __getitem__(self, at: int | slice) -> OfNode[Item] | tuple[OfNode[Item], ...]:
+        return self.items[at]
+
+    def __iter__(self) -> Iterator[OfNode[Item]]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+@dataclass(frozen=True)
+class FleetEvent:
+    """A record of a node's audit log, among those of the others."""
+
+    node: int
+    event: AuditEvent
+    #: Place of this record in all logs. `watch_events` goes on after it.
+    position: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class AlertInfo:
+    """A rule that fired."""
+
+    alert_id: str
+    #: Such as `loop`.
+    rule: str
+    severity: Literal["low", "medium", "high", "critical", ""]
+    state: Literal["open", "acknowledged", ""]
+    #: One sentence.
+    summary: str
+    #: Who made the call at which it fired.
+    principal: str
+    agent_id: str
+    #: Empty: the call had no run.
+    run_id: str
+    raised_at: datetime | None
+    #: Last time at which its condition was true.
+    last_at: datetime | None
+    #: How often its condition was true.
+    occurrences: int
+    #: `alert`, `throttle`, `require_approval`, `freeze` or `stop`.
+    measure: str
+    acknowledged_by: str
+    comment: str

@@ -12,6 +12,7 @@ use worker_protocol::client::{Finished, OutputSink, Usage};
 
 use super::checkpoint::writes;
 use super::end::CallEnd;
+use super::lost::with_its_run;
 use super::record::{Journal, Times};
 use super::respond::ResponseFormat;
 use super::surroundings::Surroundings;
@@ -106,7 +107,8 @@ impl CallTask {
             self.calls.control.quotas.look_again();
         }
         finished.outcome = finished.outcome.map_err(|failure| {
-            let failure = self.cut_off(&run, &failure).unwrap_or(failure);
+            let cut_off = self.lost(&run, &failure).or_else(|| self.cut_off(&run, &failure));
+            let failure = cut_off.unwrap_or(failure);
             self.calls.control.quotas.judge(&run.disk, failure)
         });
         if let Err(failure) = &finished.outcome
@@ -149,6 +151,15 @@ impl CallTask {
                 Err(ToolFailure::new(Reason::InvalidArgument, message))
             }
         }
+    }
+
+    /// Returns the failure of a call that was not cancelled, but whose run was lost meanwhile.
+    fn lost(&self, run: &Run, failure: &ToolFailure) -> Option<ToolFailure> {
+        if self.call.cancel.is_cancelled() {
+            return None;
+        }
+        let record = run.record();
+        with_its_run(record.failed.as_ref(), record.failure.as_deref(), failure)
     }
 
     /// Returns the failure of a call that was not cancelled, but whose worker was ended with the run or with the daemon.

@@ -115,13 +115,11 @@ enum After {
 
 impl After {
     fn parse(text: &str) -> Result<Self, String> {
-        match text.parse() {
-            Ok(sequence) => Ok(Self::Sequence(sequence)),
-            Err(_) => {
-                let position = text.parse().map(Self::Position);
-                position.map_err(|wrong| format!("`{text}` is no sequence number, and {wrong}"))
-            }
+        if let Ok(sequence) = text.parse() {
+            return Ok(Self::Sequence(sequence));
         }
+        let position = text.parse().map(Self::Position);
+        position.map_err(|wrong| format!("`{text}` is no sequence number, and {wrong}"))
     }
 }
 

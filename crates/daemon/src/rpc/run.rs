@@ -90,6 +90,10 @@ impl Service {
         if must_exist {
             return Err(Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run"));
         }
+        // After the look at earlier requests: a late repetition finds its run.
+        if !request.run_id.is_empty() {
+            id.check_is_of_now()?;
+        }
         let (wants_token, agent) = (request.issue_token, request.agent_id.clone());
         let policy = self.gateway.policy();
         let mut parsed: Parsed<'_> = parse_request(request, &policy, &principal)?;

@@ -293,7 +293,7 @@ impl Gate {
         let issuers = self.issuers.read().clone();
         let refused = match issuers.check(token, caller.address, SystemTime::now()) {
             Ok(Holder { principal, left, groups }) => {
-                self.runs.launcher.tenancy().show_groups(&principal.name, &groups);
+                self.runs.launcher.tenancy().show_groups(&principal.name, groups.as_deref());
                 let credential =
                     if principal.scope.is_some() { Credential::NarrowToken } else { Credential::Token };
                 return Ok(Named { principal, credential: Some(credential), end: Some(End::after(left)) });

@@ -4287,10 +4287,10 @@ pub struct Egress {
     /// Connections that were refused, to addresses without a name among them.
     #[prost(uint64, tag = "6")]
     pub refused_connections: u64,
-    /// Bytes that programs sent out of the host. Those of open connections are up to a second old.
+    /// Bytes that programs sent out of the host. The numbers of open connections are up to a second old.
     #[prost(uint64, tag = "7")]
     pub bytes_out: u64,
-    /// Bytes that servers sent. Those of open connections are up to a second old.
+    /// Bytes that servers sent. The numbers of open connections are up to a second old.
     #[prost(uint64, tag = "8")]
     pub bytes_in: u64,
 }
@@ -4390,7 +4390,7 @@ pub mod connection {
         Open = 1,
         /// It has ended.
         Ended = 2,
-        /// It waits for a reviewer. Nothing has left the host.
+        /// It waits for a reviewer. No byte has left the host.
         Waiting = 3,
     }
     impl Phase {

@@ -34,6 +34,7 @@ class AsyncClient:
         token: str | None = None,
         *,
         tls: str | Path | Tls | None = None,
+        server_name: str | None = None,
         request_timeout: float = 60.0,
         reconnect_timeout: float = 30.0,
     ) -> None:
@@ -45,12 +46,13 @@ class AsyncClient:
         the user of this process.
         `tls`: for https: a directory with ca.pem, cert.pem and key.pem, as `coffer tls init` makes one for each client
         (without the last two: for a client with a token), or `Tls(…)`; default: `COFFERDAM_TLS`.
+        `server_name`: the name in the daemon's certificate; default: the host of `endpoint`.
         `request_timeout`: seconds for one answer, where no command and no person is waited for.
         `reconnect_timeout`: seconds for which a daemon that went away is waited for. 0: it is not.
 
         Raises `InvalidArgument` for an endpoint or token that cannot be one, and for files that cannot be read.
         """
-        self._transport = Transport(settings(endpoint, token, tls, request_timeout, reconnect_timeout))
+        self._transport = Transport(settings(endpoint, token, tls, request_timeout, reconnect_timeout, server_name))
         self._stdins = Stdins()
         self.alerts = rpc.AlertService(self._transport)
         self.approvals = rpc.ApprovalService(self._transport)

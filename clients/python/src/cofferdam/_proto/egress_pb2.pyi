@@ -51,9 +51,9 @@ class Egress(google.protobuf.message.Message):
     refused_connections: builtins.int
     """Connections that were refused, to addresses without a name among them."""
     bytes_out: builtins.int
-    """Bytes that programs sent out of the host. Those of open connections are up to a second old."""
+    """Bytes that programs sent out of the host. The numbers of open connections are up to a second old."""
     bytes_in: builtins.int
-    """Bytes that servers sent. Those of open connections are up to a second old."""
+    """Bytes that servers sent. The numbers of open connections are up to a second old."""
     def __init__(
         self,
         *,
@@ -89,7 +89,7 @@ class Connection(google.protobuf.message.Message):
         ENDED: Connection._Phase.ValueType  # 2
         """It has ended."""
         WAITING: Connection._Phase.ValueType  # 3
-        """It waits for a reviewer. Nothing has left the host."""
+        """It waits for a reviewer. No byte has left the host."""
 
     class Phase(_Phase, metaclass=_PhaseEnumTypeWrapper):
         """Phase of a connection."""
@@ -101,7 +101,7 @@ class Connection(google.protobuf.message.Message):
     ENDED: Connection.Phase.ValueType  # 2
     """It has ended."""
     WAITING: Connection.Phase.ValueType  # 3
-    """It waits for a reviewer. Nothing has left the host."""
+    """It waits for a reviewer. No byte has left the host."""
 
     CONNECTION_ID_FIELD_NUMBER: builtins.int
     HOST_FIELD_NUMBER: builtins.int

@@ -292,7 +292,7 @@ class Sandbox:
         """The sandbox that `create` was asked for by this name, if this daemon has it, also one that has ended.
 
         Arguments are those of `connect`. One node answers, behind a balancer any of them, so that None says nothing about
-        the others: connect to each node by its own address.
+        the others: `Fleet.find` asks each.
         """
         owns_client = client is None
         client = Client(endpoint, token, tls=tls) if client is None else client

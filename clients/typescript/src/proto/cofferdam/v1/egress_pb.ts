@@ -67,14 +67,14 @@ export type Egress = Message<"cofferdam.v1.Egress"> & {
   refusedConnections: bigint;
 
   /**
-   * Bytes that programs sent out of the host. Those of open connections are up to a second old.
+   * Bytes that programs sent out of the host. The numbers of open connections are up to a second old.
    *
    * @generated from field: uint64 bytes_out = 7;
    */
   bytesOut: bigint;
 
   /**
-   * Bytes that servers sent. Those of open connections are up to a second old.
+   * Bytes that servers sent. The numbers of open connections are up to a second old.
    *
    * @generated from field: uint64 bytes_in = 8;
    */
@@ -270,7 +270,7 @@ export enum Connection_Phase {
   ENDED = 2,
 
   /**
-   * It waits for a reviewer. Nothing has left the host.
+   * It waits for a reviewer. No byte has left the host.
    *
    * @generated from enum value: WAITING = 3;
    */

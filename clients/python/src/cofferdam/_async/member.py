@@ -1,0 +1,100 @@
+"""One node of a fleet, with its connections."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from cofferdam import _results, v1
+from cofferdam._async.client import AsyncClient
+from cofferdam._fleet import Standing, is_away
+from cofferdam.errors import CofferdamError, DaemonUnreachable, TimedOut
+from cofferdam.types import FleetNode, NodeInfo, Tls
+
+
+class Member:
+    """A node. Questions about it have a short time, and sandboxes on it have the patience of any client."""
+
+    def __init__(
+        self,
+        node: FleetNode,
+        numbers: dict[int, Member],
+        token: str | None,
+        tls: str | Path | Tls | None,
+        node_timeout: float,
+        request_timeout: float,
+        reconnect_timeout: float,
+    ) -> None:
+        """`numbers`: all nodes whose numbers are known; this one enters itself."""
+        self.endpoint = node.endpoint
+        self.number = node.id
+        self.timeout = node_timeout
+        self.standing = Standing(node.weight)
+        #: It is a second address of a node that the fleet has already.
+        self.is_twin = False
+        self._numbers = numbers
+        tls = tls if node.endpoint.startswith("https://") else None
+        name = node.server_name
+        #: For questions: a node that went away is not waited for.
+        self.ask = AsyncClient(node.endpoint, token, tls=tls, server_name=name, reconnect_timeout=0.0)
+        #: For sandboxes.
+        self.client = AsyncClient(
+            node.endpoint,
+            token,
+            tls=tls,
+            server_name=name,
+            request_timeout=request_timeout,
+            reconnect_timeout=reconnect_timeout,
+        )
+        if node.id is not None:
+            numbers[node.id] = self
+            self._name(node.id)
+
+    @property
+    def label(self) -> str:
+        """As a message names it."""
+        return f"node {self.number} ({self.endpoint})" if self.number is not None else f"the node at {self.endpoint}"
+
+    async def look(self, timeout: float | None = None) -> NodeInfo:
+        """The node as it is now. Raises `DaemonUnreachable` if it does not answer in time, or is another one."""
+        try:
+            response = await self.ask.node.get_node(v1.GetNodeRequest(), timeout=timeout or self.timeout)
+            self._check(response.node.node_id)
+        except CofferdamError as error:
+            error = self.judged(error, timeout)
+            if is_away(error):
+                self.standing.failed()
+            raise error from None
+        info = _results.node_info(response.node, self.endpoint)
+        self.standing.answered(info)
+        return info
+
+    def judged(self, error: CofferdamError, timeout: float | None = None) -> CofferdamError:
+        """The error, or the better one for a node that takes too long."""
+        if not isinstance(error, TimedOut):
+            return error
+        seconds = timeout or self.timeout
+        return DaemonUnreachable(f"{self.label} does not answer within {seconds:g} seconds", fault="infrastructure")
+
+    def unreachable(self, error: CofferdamError) -> NodeInfo:
+        """What is known of it while it does not answer."""
+        return NodeInfo(self.number, self.endpoint, "unreachable", failure=error.message)
+
+    def _check(self, number: int) -> None:
+        if number == 0:
+            raise DaemonUnreachable(f"{self.label} has no number: its configuration needs `node.id`")
+        if self.number is None:
+            self.is_twin = self._numbers.setdefault(number, self) is not self
+            self.number = number
+            self._name(number)
+        elif number != self.number:
+            raise DaemonUnreachable(f"{self.label} says that it is node {number}")
+
+    def _name(self, number: int) -> None:
+        """Has each request name the node, so that no other daemon does it."""
+        for client in (self.ask, self.client):
+            client._transport.settings = replace(client._transport.settings, node=number)
+
+    async def close(self) -> None:
+        await self.ask.close()
+        await self.client.close()

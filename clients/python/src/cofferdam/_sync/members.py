@@ -1,0 +1,159 @@
+# Generated from the asynchronous half by tools/unasync.py: change that half.
+"""All nodes of a fleet, and questions to them side by side."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from cofferdam import v1
+from cofferdam._fleet import DnsName, checked, is_away
+from cofferdam._status import lost
+from cofferdam._sync.member import Member
+from cofferdam._sync.transport import together
+from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, NotFound
+from cofferdam.types import FleetNode, Gathered, NodeInfo, OfNode, Tls
+
+Item = TypeVar("Item")
+Found = TypeVar("Found", covariant=True)
+
+
+class Question(Protocol[Found]):
+    """Asks one node."""
+
+    def __call__(self, member: Member) -> Sequence[Found]: ...
+
+
+class Members:
+    """The nodes in the order of their list."""
+
+    def __init__(
+        self,
+        nodes: Sequence[FleetNode],
+        token: str | None,
+        tls: str | Path | Tls | None,
+        node_timeout: float,
+        request_timeout: float,
+        reconnect_timeout: float,
+    ) -> None:
+        numbers: dict[int, Member] = {}
+        self._all = [
+            Member(node, numbers, token, tls, node_timeout, request_timeout, reconnect_timeout) for node in checked(nodes)
+        ]
+
+    @property
+    def present(self) -> list[Member]:
+        return [member for member in self._all if not member.is_twin]
+
+    def at(self, number: int) -> Member:
+        """The node of this number. Raises `NotFound`."""
+        if not any(member.number == number for member in self.present):
+            # One whose number is not known yet may be it.
+            self.look()
+        for member in self.present:
+            if member.number == number:
+                return member
+        raise NotFound(f"node {number} is not one of this fleet, or does not answer", reason="NOT_FOUND")
+
+    def look(self) -> tuple[NodeInfo, ...]:
+        """All of them as they are now."""
+
+        def look(member: Member) -> NodeInfo:
+            try:
+                return member.look()
+            except CofferdamError as error:
+                if not is_away(error):
+                    raise
+                return member.unreachable(error)
+
+        members = self.present
+        found = together([partial(look, member) for member in members])
+        return tuple(info for info, member in zip(found, members, strict=True) if not member.is_twin)
+
+    def gather(self, question: Question[Item]) -> Gathered[Item]:
+        """The answers of all nodes, and the nodes without one."""
+
+        def ask(member: Member) -> Sequence[Item] | NodeInfo:
+            try:
+                if member.number is None:
+                    member.look()
+                return [] if member.is_twin else question(member)
+            except CofferdamError as error:
+                error = member.judged(error)
+                if not is_away(error):
+                    raise error from None
+                member.standing.failed()
+                return member.unreachable(error)
+
+        members = self.present
+        answers = together([partial(ask, member) for member in members])
+        missing = tuple(answer for answer in answers if isinstance(answer, NodeInfo))
+        if len(missing) == len(members):
+            raise none_answers([one.failure for one in missing])
+        items = [
+            OfNode(member.number or 0, item)
+            for member, answer in zip(members, answers, strict=True)
+            if not isinstance(answer, NodeInfo)
+            for item in answer
+        ]
+        return Gathered(tuple(items), missing)
+
+    def holder(self, request_id: str) -> tuple[Member, str] | None:
+        """The node with the run of this request, and the run's id. Raises `NodeLostError` where it cannot be known."""
+
+        def ask(member: Member) -> Sequence[tuple[Member, str]]:
+            request = v1.ListRunsRequest(request_id=request_id, page_size=1)
+            page = member.ask.runs.list_runs(request, timeout=member.timeout)
+            return [(member, run.run_id) for run in page.runs]
+
+        found = self.gather(ask)
+        if found.items:
+            return found.items[0].item
+        if found.missing:
+            told = "; ".join(node.failure for node in found.missing[:5])
+            raise lost(
+                DaemonUnreachable(f"a node that does not answer may have the sandbox {request_id!r}: {told}"),
+                request_id,
+                retry_safe=True,
+            )
+        return None
+
+    def keeper(self, run_id: str) -> Member:
+        """The node with a run whose id names none."""
+
+        def ask(member: Member) -> Sequence[Member]:
+            try:
+                member.ask.runs.get_run(v1.GetRunRequest(run_id=run_id), timeout=member.timeout)
+            except (NotFound, Denied):
+                return []
+            return [member]
+
+        found = self.gather(ask)
+        if found.items:
+            return found.items[0].item
+        told = "; ".join(node.failure for node in found.missing[:5])
+        message = f"no node that answers has the run {run_id!r}" + (f": {told}" if told else "")
+        raise DaemonUnreachable(message, retry_safe=True) if told else NotFound(message, reason="NOT_FOUND")
+
+    def close(self) -> None:
+        for member in self._all:
+            member.close()
+
+
+def none_answers(told: Sequence[str]) -> DaemonUnreachable:
+    listed = "; ".join(told[:5]) + ("; …" if len(told) > 5 else "")
+    return DaemonUnreachable(f"no node of the fleet answers: {listed}", fault="infrastructure", retry_safe=True)
+
+
+def resolved(name: DnsName) -> tuple[FleetNode, ...]:
+    """A node for each address of a name. Their certificates have that name."""
+    try:
+        found = socket.getaddrinfo(name.host, name.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise DaemonUnreachable(f"fleet: {name.host} has no address: {error.strerror or error}") from None
+    addresses = sorted({str(address[4][0]) for address in found})
+    shown = [f"[{address}]" if ":" in address else address for address in addresses]
+    return tuple(FleetNode(None, f"https://{address}:{name.port}", name.host) for address in shown)

@@ -1,0 +1,674 @@
+"""A fleet of three nodes that are stand-ins: one that is away, full, drained, or lost in the middle of an answer."""
+
+import asyncio
+import base64
+import json
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import grpc
+import pytest
+from daemon import Daemon
+from nodes import Node, Refused, id_of, stamp
+
+from cofferdam import (
+    AsyncFleet,
+    Base,
+    Client,
+    DaemonUnreachable,
+    Denied,
+    Fleet,
+    FleetEvent,
+    FleetNode,
+    InvalidArgument,
+    NodeInfo,
+    NodeLostError,
+    NotFound,
+    Overloaded,
+    Sandbox,
+    Unavailable,
+    v1,
+)
+from cofferdam._async.members import resolved
+from cofferdam._fleet import FLEET_VARIABLE, Mark, Position, draw, named, read
+from cofferdam._node import node_of
+
+# Seconds that a question to a fleet with a node that is away may take, with a margin for a busy machine.
+IN_TIME = 3.0
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[list[Node]]:
+    made = [Node(tmp_path, number) for number in (1, 2, 3)]
+    yield made
+    for node in made:
+        node.remove()
+
+
+@pytest.fixture
+def fleet(nodes: list[Node]) -> Iterator[Fleet]:
+    with opened(nodes) as it:
+        yield it
+
+
+def opened(nodes: list[Node], patience: float = 5.0) -> Fleet:
+    return Fleet.open([node.listed for node in nodes], node_timeout=2.0, reconnect_timeout=patience)
+
+
+def made_by(nodes: list[Node]) -> list[int]:
+    return [node.created for node in nodes]
+
+
+# Lists.
+
+
+def test_a_list_has_what_all_nodes_have_by_time(fleet: Fleet, nodes: list[Node]) -> None:
+    for at, second in enumerate((5, 3, 4, 1, 2)):
+        node = nodes[at % 3]
+        node.runs[f"r{at}"] = v1.Run(run_id=id_of(node.number, at), created_at=stamp(second), labels={"at": str(at)})
+        node.approvals.append(v1.Approval(approval_id=f"p{at}", created_at=stamp(second), state=v1.Approval.PENDING))
+        node.alerts.append(v1.Alert(alert_id=f"a{at}", raised_at=stamp(second), severity=v1.Alert.HIGH))
+    runs = fleet.list_runs()
+    assert [(one.node, one.item.metadata["at"]) for one in runs] == [(1, "0"), (3, "2"), (2, "1"), (2, "4"), (1, "3")]
+    assert [one.item.metadata["at"] for one in fleet.list_runs(metadata={"at": "4"})] == ["4"]
+    assert [one.item.approval_id for one in fleet.approvals()] == ["p3", "p4", "p1", "p2", "p0"]
+    alerts = fleet.alerts()
+    assert [one.item.alert_id for one in alerts] == ["a0", "a2", "a1", "a4", "a3"]
+    assert (alerts[0].item.severity, alerts[0].item.state, alerts.missing) == ("high", "", ())
+
+
+def test_a_dead_node_is_a_warning_and_a_dead_fleet_an_error(fleet: Fleet, nodes: list[Node]) -> None:
+    assert len(fleet.list_runs().missing) == 0
+    nodes[1].kill()
+    runs = fleet.list_runs()
+    assert [(node.node, node.state) for node in runs.missing] == [(2, "unreachable")]
+    assert [node.state for node in fleet.nodes()] == ["serving", "unreachable", "serving"]
+    for node in nodes:
+        node.kill()
+    with pytest.raises(DaemonUnreachable, match="no node of the fleet answers"):
+        fleet.approvals()
+    assert [node.state for node in fleet.nodes()] == ["unreachable"] * 3
+
+
+def test_a_silent_node_costs_its_time_once(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[0].silent_for = nodes[2].silent_for = 5.0
+    begun = time.monotonic()
+    runs = fleet.list_runs()
+    assert time.monotonic() - begun < IN_TIME
+    assert [node.node for node in runs.missing] == [1, 3]
+    assert "does not answer within 2 seconds" in runs.missing[0].failure
+
+
+def test_a_node_that_says_another_number_is_not_used(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[1].says = 7
+    nodes[1].runs["x"] = v1.Run(run_id=id_of(7, 1))
+    runs = fleet.list_runs()
+    assert (len(runs), [node.node for node in runs.missing]) == (0, [2])
+    assert [(node.node, node.state) for node in fleet.nodes()] == [(1, "serving"), (2, "unreachable"), (3, "serving")]
+    assert "refused: WRONG_NODE" in fleet.nodes()[1].failure
+    for _ in range(4):
+        fleet.create(profile="p")
+    assert nodes[1].created == 0
+
+
+def test_nodes_without_numbers_say_theirs_and_two_addresses_of_one_count_once(nodes: list[Node]) -> None:
+    listed = [FleetNode(None, node.socket) for node in (nodes[0], nodes[1], nodes[0])]
+    nodes[1].runs["x"] = v1.Run(run_id=id_of(2, 1))
+    with Fleet.open(listed) as fleet:
+        assert [one.node for one in fleet.list_runs()] == [2]
+        assert sorted(node.node or 0 for node in fleet.nodes()) == [1, 2]
+        assert fleet.sandbox(nodes[1].runs["x"].run_id).client.endpoint == nodes[1].socket
+
+
+# Sandboxes.
+
+
+def test_a_sandbox_is_found_on_the_node_that_its_id_names(fleet: Fleet, nodes: list[Node]) -> None:
+    run_id, nameless = id_of(2, 1), "0198a1b2-0000-4000-8000-000000000001"
+    nodes[1].runs["x"] = v1.Run(run_id=run_id)
+    nodes[2].runs["y"] = v1.Run(run_id=nameless)
+    nodes[0].kill()
+    assert fleet.sandbox(run_id).client.endpoint == nodes[1].socket
+    assert fleet.sandbox(nameless).client.endpoint == nodes[2].socket
+    with pytest.raises(NotFound, match="node 9"):
+        fleet.sandbox(id_of(9, 1))
+    with pytest.raises(DaemonUnreachable):
+        fleet.sandbox(id_of(1, 1))
+    with pytest.raises(DaemonUnreachable, match="no node that answers has the run"):
+        fleet.sandbox("0198a1b2-0000-4000-8000-00000000000f")
+    nodes[0].back()
+    with pytest.raises(NotFound):
+        fleet.sandbox("0198a1b2-0000-4000-8000-00000000000f")
+
+
+def test_the_least_loaded_node_gets_the_next_sandbox(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[0].used_runs, nodes[1].used_runs = 50, 52
+    nodes[2].state = v1.Node.State.DRAINING
+    for _ in range(6):
+        fleet.create(profile="p")
+    assert made_by(nodes) == [4, 2, 0]
+
+
+def test_weights_divide_sandboxes(nodes: list[Node]) -> None:
+    listed = [FleetNode(node.number, node.socket, weight=weight) for node, weight in zip(nodes, (2, 1, 1), strict=True)]
+    with Fleet.open(listed) as fleet:
+        for _ in range(8):
+            fleet.create(profile="p")
+    assert made_by(nodes) == [4, 2, 2]
+
+
+def test_many_at_once_are_spread(fleet: Fleet, nodes: list[Node]) -> None:
+    with ThreadPoolExecutor(30) as pool:
+        made = list(pool.map(lambda _: fleet.create(profile="p").run_id, range(30)))
+    assert len(set(made)) == 30
+    assert all(5 <= number <= 15 for number in made_by(nodes))
+
+
+@pytest.mark.parametrize("reason", ["OVERLOADED", "NODE_DRAINED", "IMAGE_MISSING"])
+def test_a_node_that_refuses_is_passed_over(fleet: Fleet, nodes: list[Node], reason: str) -> None:
+    nodes[0].refuses = nodes[1].refuses = reason
+    nodes[2].used_runs = 90
+    assert fleet.create(profile="p").client.endpoint == nodes[2].socket
+    nodes[2].refuses = "OVERLOADED"
+    nodes[0].die()
+    nodes[1].die()
+    with pytest.raises(Overloaded):
+        fleet.create(profile="p")
+
+
+def test_a_refusal_that_another_node_would_repeat_is_the_answer(fleet: Fleet, nodes: list[Node]) -> None:
+    for node in nodes:
+        node.refuses = "INVALID_ARGUMENT"
+    with pytest.raises(InvalidArgument):
+        fleet.create(profile="p")
+
+
+def test_a_dead_node_is_passed_over_in_time(fleet: Fleet, nodes: list[Node]) -> None:
+    for _ in range(3):
+        fleet.create(profile="p")
+    nodes[0].die()
+    longest = 0.0
+    for _ in range(20):
+        begun = time.monotonic()
+        fleet.create(profile="p")
+        longest = max(longest, time.monotonic() - begun)
+    assert longest < IN_TIME
+    assert sum(made_by(nodes)) == 23
+    nodes[1].die()
+    nodes[2].die()
+    with pytest.raises(DaemonUnreachable):
+        fleet.create(profile="p")
+
+
+def test_a_silent_node_costs_one_create_its_time(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[0].silent_for = 5.0
+    begun = time.monotonic()
+    fleet.create(profile="p")
+    assert time.monotonic() - begun < IN_TIME
+    longest = 0.0
+    # Longer than the time after which it is asked again.
+    while time.monotonic() - begun < 6:
+        before = time.monotonic()
+        fleet.create(profile="p")
+        longest = max(longest, time.monotonic() - before)
+        time.sleep(0.05)
+    assert longest < 1.5
+    nodes[0].silent_for = 0.0
+    made = nodes[0].created
+    until = time.monotonic() + 15
+    while nodes[0].created == made and time.monotonic() < until:
+        fleet.create(profile="p")
+        time.sleep(0.1)
+    assert nodes[0].created > made
+
+
+def test_a_create_whose_answer_was_lost_is_one_run_when_its_node_is_back(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[1].used_runs = nodes[2].used_runs = 90
+    nodes[0].before_answer = nodes[0].kill
+
+    def back() -> None:
+        time.sleep(0.7)
+        nodes[0].before_answer = lambda: None
+        nodes[0].start()
+
+    restart = threading.Thread(target=back)
+    restart.start()
+    sandbox = fleet.create(profile="p", issue_token=True)
+    restart.join()
+    assert made_by(nodes) == [1, 0, 0]
+    assert [run.run_id for run in nodes[0].runs.values()] == [sandbox.run_id]
+    assert sandbox.token == "token-1"
+
+
+def test_a_repetition_that_is_refused_goes_to_no_other_node(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[1].used_runs = nodes[2].used_runs = 90
+    nodes[0].before_answer = nodes[0].kill
+
+    def refuse() -> None:
+        raise Refused("NODE_DRAINED", grpc.StatusCode.UNAVAILABLE)
+
+    def back() -> None:
+        time.sleep(0.7)
+        nodes[0].before_answer = refuse
+        nodes[0].start()
+
+    restart = threading.Thread(target=back)
+    restart.start()
+    with pytest.raises(Unavailable) as refused:
+        fleet.create(profile="p")
+    restart.join()
+    assert not refused.value.retry_safe
+    assert made_by(nodes) == [1, 0, 0]
+    assert nodes[0].stopped == [run.run_id for run in nodes[0].runs.values()]
+
+
+def test_a_create_whose_node_stays_away_is_found_later_and_never_made_twice(nodes: list[Node]) -> None:
+    nodes[1].used_runs = nodes[2].used_runs = 90
+    nodes[0].before_answer = nodes[0].kill
+    with opened(nodes, patience=0.3) as fleet:
+        with pytest.raises(NodeLostError, match="may have the sandbox") as lost:
+            fleet.create(profile="p")
+        name = lost.value.request_id
+        assert name is not None
+        assert not lost.value.retry_safe
+        with pytest.raises(NodeLostError) as unknown:
+            fleet.create(profile="p", request_id=name)
+        assert unknown.value.request_id == name
+        with pytest.raises(NodeLostError):
+            fleet.find(name)
+        nodes[0].before_answer = lambda: None
+        nodes[0].back()
+        found = fleet.find(name)
+        assert found is not None
+        assert fleet.create(profile="p", request_id=name).run_id == found.run_id
+    assert made_by(nodes) == [1, 0, 0]
+
+
+def test_a_name_is_one_sandbox_in_the_whole_fleet(fleet: Fleet, nodes: list[Node]) -> None:
+    with opened(nodes) as another:
+        fleets = [fleet, another] * 5
+        with ThreadPoolExecutor(10) as pool:
+            made = list(pool.map(lambda one: one.create(profile="p", request_id="mine").run_id, fleets))
+    assert len(set(made)) == 1
+    assert sum(made_by(nodes)) == 1
+    # Also if it is on a node that the name would not choose.
+    away = max(nodes, key=lambda node: draw(node.number, "other"))
+    away.runs["other"] = v1.Run(run_id=id_of(away.number, 9))
+    assert fleet.create(profile="p", request_id="other").run_id == away.runs["other"].run_id
+    assert fleet.find("none") is None
+
+
+def test_what_begins_with_a_base_goes_to_its_node(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[1].used_runs = 99
+    fleet.create(profile="p", workspace=Base(id_of(2, 1)))
+    assert made_by(nodes) == [0, 1, 0]
+    with pytest.raises(NotFound, match="node 9"):
+        fleet.create(profile="p", workspace=Base(id_of(9, 1)))
+    nodes[1].kill()
+    with pytest.raises(DaemonUnreachable):
+        fleet.create(profile="p", workspace=Base(id_of(2, 1)))
+    assert made_by(nodes) == [0, 1, 0]
+
+
+def test_a_create_that_is_cancelled_leaves_no_run(nodes: list[Node]) -> None:
+    nodes[1].used_runs = nodes[2].used_runs = 90
+    created = threading.Event()
+
+    def late() -> None:
+        created.set()
+        time.sleep(0.5)
+
+    nodes[0].before_answer = late
+
+    async def cancel() -> None:
+        async with await AsyncFleet.open([node.listed for node in nodes]) as fleet:
+            making = asyncio.create_task(fleet.create(profile="p"))
+            await asyncio.to_thread(created.wait)
+            making.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await making
+
+    asyncio.run(cancel())
+    assert nodes[0].stopped == [run.run_id for run in nodes[0].runs.values()]
+
+
+@pytest.mark.parametrize("creates", [100])
+def test_a_node_that_dies_meanwhile_loses_no_create_and_doubles_none(nodes: list[Node], creates: int) -> None:
+    for node in nodes:
+        node.before_answer = lambda: time.sleep(0.01)
+    begun = threading.Event()
+
+    def die() -> None:
+        begun.wait()
+        nodes[1].kill()
+        time.sleep(0.5)
+        nodes[1].start()
+
+    async def make() -> list[str]:
+        async with await AsyncFleet.open([node.listed for node in nodes], node_timeout=2.0) as fleet:
+            turns = asyncio.Semaphore(20)
+
+            async def one(at: int) -> str:
+                async with turns:
+                    if at == creates // 4:
+                        begun.set()
+                    return (await fleet.create(profile="p")).run_id
+
+            return await asyncio.gather(*(one(at) for at in range(creates)))
+
+    killer = threading.Thread(target=die)
+    killer.start()
+    made = asyncio.run(make())
+    killer.join()
+    kept = [run.run_id for node in nodes for run in node.runs.values()]
+    assert sorted(made) == sorted(kept)
+    assert len(set(kept)) == creates
+
+
+# Streams.
+
+
+def seen(events: list[FleetEvent]) -> list[tuple[int, int]]:
+    return [(event.node, event.event.sequence) for event in events]
+
+
+def test_events_come_by_time_and_go_on_at_a_position(fleet: Fleet, nodes: list[Node]) -> None:
+    for second in range(1, 301):
+        nodes[second % 3].record(second)
+    events = list(fleet.watch_events(follow=False))
+    assert [event.event.time.timestamp() for event in events] == list(range(1, 301))
+    for at in (0, 7, 150, 298):
+        assert seen(list(fleet.watch_events(events[at].position, follow=False))) == seen(events[at + 1 :])
+    assert list(fleet.watch_events(events[-1].position, follow=False)) == []
+
+
+def test_another_log_and_a_shorter_one_are_read_from_their_beginning(fleet: Fleet, nodes: list[Node]) -> None:
+    for second in range(1, 7):
+        nodes[second % 3].record(second)
+    last = list(fleet.watch_events(follow=False))[-1].position
+    nodes[0].log, nodes[0].events = "a" * 32, []
+    for second in (100, 101, 102):
+        nodes[0].record(second)
+    del nodes[1].events[1:]
+    assert seen(list(fleet.watch_events(last, follow=False))) == [(2, 1), (1, 1), (1, 2), (1, 3)]
+
+
+def test_a_stream_goes_on_when_a_node_is_back_and_tells_of_it(fleet: Fleet, nodes: list[Node]) -> None:
+    for node in nodes:
+        for at in range(3):
+            node.record(at)
+    told: list[NodeInfo] = []
+    events: list[FleetEvent] = []
+    with closing(fleet.watch_events(on_node=told.append)) as stream:
+        events.extend(next(stream) for _ in range(9))
+        nodes[1].kill()
+        nodes[0].record(time.time())
+        events.append(next(stream))
+        nodes[1].record(time.time())
+        nodes[1].start()
+        events.append(next(stream))
+        nodes[2].record(time.time())
+        events.append(next(stream))
+    assert seen(events)[9:] == [(1, 4), (2, 4), (3, 4)]
+    assert Counter(seen(events)).most_common(1)[0][1] == 1
+    assert [(node.node, node.state) for node in told] == [(2, "unreachable"), (2, "serving")]
+    # The position has the node that was away, too.
+    assert list(fleet.watch_events(events[-1].position, follow=False)) == []
+
+
+def test_events_of_now_are_put_in_order(fleet: Fleet, nodes: list[Node]) -> None:
+    with closing(fleet.watch_events()) as stream:
+        for node in nodes:
+            node.record(1)
+        first = [next(stream) for _ in nodes]
+        assert sorted(seen(first)) == [(1, 1), (2, 1), (3, 1)]
+        now = time.time()
+        nodes[2].record(now + 0.02)
+        time.sleep(0.05)
+        # It was written before, and comes later.
+        nodes[0].record(now)
+        assert seen([next(stream), next(stream)]) == [(1, 2), (3, 2)]
+
+
+def test_a_fleet_that_is_gone_ends_a_stream(nodes: list[Node]) -> None:
+    nodes[0].record(1)
+    with opened(nodes, patience=0.5) as fleet, closing(fleet.watch_events()) as stream:
+        assert seen([next(stream)]) == [(1, 1)]
+        for node in nodes:
+            node.kill()
+        with pytest.raises(DaemonUnreachable, match="no node of the fleet answers"):
+            next(stream)
+        with pytest.raises(DaemonUnreachable):
+            list(fleet.watch_events(follow=False))
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_an_answer_that_cannot_be_read_is_an_error(fleet: Fleet, nodes: list[Node], follow: bool) -> None:
+    nodes[0].record(1)
+    nodes[1].events.append(v1.AuditEvent(sequence=1, time=stamp(2), record_json="{"))
+    with pytest.raises(ValueError, match="Expecting"):
+        list(fleet.watch_events(follow=follow))
+
+
+def test_a_node_that_refuses_a_stream_ends_it(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[2].denies = True
+    with pytest.raises(Denied):
+        list(fleet.watch_events())
+
+
+def test_a_dead_node_is_left_out_of_a_stream_that_ends(fleet: Fleet, nodes: list[Node]) -> None:
+    for node in nodes:
+        node.record(node.number)
+    nodes[1].kill()
+    told: list[NodeInfo] = []
+    events = list(fleet.watch_events(follow=False, on_node=told.append))
+    assert seen(events) == [(1, 1), (3, 1)]
+    assert [node.node for node in told] == [2]
+    nodes[1].back()
+    assert seen(list(fleet.watch_events(events[-1].position, follow=False))) == [(2, 1)]
+
+
+def test_streams_without_positions_are_merged_asynchronously(nodes: list[Node]) -> None:
+    for node in nodes:
+        node.runs["r"] = v1.Run(run_id=id_of(node.number, 1), created_at=stamp(10 - node.number))
+        node.approvals.append(v1.Approval(approval_id=f"p{node.number}", created_at=stamp(1), state=v1.Approval.PENDING))
+        node.alerts.append(v1.Alert(alert_id=f"a{node.number}", last_at=stamp(1)))
+        node.record(node.number)
+
+    async def watch() -> None:
+        told: list[int | None] = []
+
+        async def tell(node: NodeInfo) -> None:
+            told.append(node.node)
+
+        async with await AsyncFleet.open([node.listed for node in nodes]) as fleet:
+            assert len(await fleet.list_runs()) == len(await fleet.approvals()) == len(await fleet.alerts()) == 3
+            runs = fleet.watch_runs(on_node=tell)
+            assert [(await anext(runs)).node for _ in nodes] == [3, 2, 1]
+            approvals, alerts = fleet.watch_approvals(), fleet.watch_alerts()
+            assert sorted([(await anext(approvals)).item.approval_id for _ in nodes]) == ["p1", "p2", "p3"]
+            assert sorted([(await anext(alerts)).item.alert_id for _ in nodes]) == ["a1", "a2", "a3"]
+            events = [event async for event in fleet.watch_events(follow=False)]
+            assert seen(events) == [(1, 1), (2, 1), (3, 1)]
+            nodes[0].kill()
+            nodes[0].start()
+            assert (await anext(runs)).node == 1
+            for stream in (runs, approvals, alerts):
+                await stream.aclose()
+            assert told == [1, 1]
+
+    asyncio.run(watch())
+
+
+# Files and positions.
+
+
+def test_a_file_is_read_and_its_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "fleet.yaml"
+    one = {"id": 7, "address": "node-7.example.org:7443", "server_name": "n7", "weight": 3, "agent_check": "192.0.2.7:7445"}
+    file.write_text(json.dumps({"nodes": [one, {"id": 8, "address": "[2001:db8::8]:7443"}]}))
+    expected = (
+        FleetNode(7, "https://node-7.example.org:7443", "n7", 3),
+        FleetNode(8, "https://[2001:db8::8]:7443", None, 1),
+    )
+    monkeypatch.setenv(FLEET_VARIABLE, str(file))
+    assert named(None) == read(file) == expected
+    for mistake in (
+        {"id": 0},
+        {"id": 65_536},
+        {"id": True},
+        {"id": "7"},
+        {"address": "node-7.example.org"},
+        {"address": "http://node-7.example.org:1"},
+        {"address": None},
+        {"server_name": "a b"},
+        {"weight": 0},
+        {"weight": 257},
+        {"token": "x"},
+    ):
+        file.write_text(json.dumps({"nodes": [{**one, **mistake}]}))
+        with pytest.raises(InvalidArgument, match="fleet:"):
+            read(file)
+    wholes: tuple[object, ...] = (
+        {},
+        {"nodes": []},
+        {"nodes": 7},
+        {"nodes": [one, one]},
+        {"nodes": [one], "more": 1},
+        [one],
+        "x",
+    )
+    for whole in wholes:
+        file.write_text(json.dumps(whole))
+        with pytest.raises(InvalidArgument, match="fleet:"):
+            read(file)
+    file.write_bytes(b" " * (1024 * 1024 + 1))
+    with pytest.raises(InvalidArgument, match="larger"):
+        read(file)
+    with pytest.raises(InvalidArgument, match="cannot be read"):
+        read(tmp_path / "none")
+    monkeypatch.delenv(FLEET_VARIABLE)
+    with pytest.raises(InvalidArgument, match=FLEET_VARIABLE):
+        named(None)
+    for wrong in ("dns:", "dns:fleet.example.org:", "dns:fleet example:1", "dns:[::1]:1", "dns:fleet.example.org:0"):
+        with pytest.raises(InvalidArgument, match="dns:"):
+            named(wrong)
+
+
+def test_yaml_is_read_where_its_package_is_there(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text("nodes:\n  - { id: 7, address: 'node-7.example.org:7443' }\n")
+    try:
+        import yaml
+    except ImportError:
+        with pytest.raises(InvalidArgument, match=r"cofferdam\[fleet\]"):
+            read(file)
+        return
+    assert yaml.__name__ == "yaml"
+    assert read(file) == (FleetNode(7, "https://node-7.example.org:7443"),)
+    file.write_text("nodes: [")
+    with pytest.raises(InvalidArgument, match="no YAML"):
+        read(file)
+
+
+def test_a_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [(2, 1, 6, "", ("192.0.2.7", 1)), (10, 1, 6, "", ("2001:db8::7", 1, 0, 0)), (2, 1, 6, "", ("192.0.2.7", 1))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: found)
+    name = named("dns:fleet.example.org:7443")
+    assert not isinstance(name, tuple)
+    assert named("dns:fleet.example.org") == name
+    assert resolved(name) == (
+        FleetNode(None, "https://192.0.2.7:7443", "fleet.example.org"),
+        FleetNode(None, "https://[2001:db8::7]:7443", "fleet.example.org"),
+    )
+
+
+def test_a_node_needs_an_endpoint_and_a_server_name_needs_tls() -> None:
+    with pytest.raises(InvalidArgument, match="endpoint"):
+        Fleet.open([FleetNode(1, "")])
+    for endpoint, name in (("unix:/x", "a.example.org"), ("https://a.example.org:1", "a b")):
+        with pytest.raises(InvalidArgument, match="server_name"):
+            Fleet.open([FleetNode(1, endpoint, name)])
+    with pytest.raises(InvalidArgument, match="node_timeout"):
+        Fleet.open([FleetNode(1, "unix:/x")], node_timeout=0.0)
+
+
+def test_a_position_that_is_none_is_refused() -> None:
+    one = Position({1: Mark(b"\7" * 16, 42)}).written()
+    once = base64.urlsafe_b64decode(one.removeprefix("p1.") + "==")
+    twice = "p1." + base64.urlsafe_b64encode(once * 2).decode().rstrip("=")
+    zero = "p1." + base64.urlsafe_b64encode(bytes(26)).decode().rstrip("=")
+    for wrong in ("42", "p1", one[1:], one[:-1], f"{one}A", "p2.", "p1.é", twice, zero, "p1." + "A" * 100_000):
+        with pytest.raises(InvalidArgument, match="position"):
+            Position.read(wrong)
+    position = Position({2: Mark(b"a" * 16, 7), 1: Mark(b"b" * 16, 2**64 - 1)})
+    assert Position.read(position.written()) == position
+    end = Mark(b"a" * 16, 7)
+    assert (position.after(2, end), position.after(2, Mark(b"c" * 16, 9)), position.after(3, end)) == (7, 0, 0)
+    assert (position.after(2, Mark(b"a" * 16, 6)), position.after(2, None)) == (0, 0)
+    # The other package and `coffer` read and write the same.
+    assert one == "p1.AAEHBwcHBwcHBwcHBwcHBwcHAAAAAAAAACo"
+    assert Position.read(None) == Position.read("") == Position()
+
+
+def test_a_sandbox_of_a_fleet_is_one_like_others(fleet: Fleet, nodes: list[Node]) -> None:
+    sandbox = fleet.create(profile="p", env={"A": "1"}, metadata={"m": "1"})
+    assert isinstance(sandbox, Sandbox)
+    assert sandbox.client.endpoint in [node.socket for node in nodes]
+    assert sandbox.client._transport.settings.patience == 5.0
+
+
+@pytest.fixture
+def daemons() -> Iterator[list[Daemon]]:
+    made: list[Daemon] = []
+    try:
+        made.extend(Daemon(f"node: {{ id: {number} }}\n") for number in (1, 2, 3))
+        yield made
+    finally:
+        for daemon in made:
+            daemon.remove()
+
+
+def test_three_daemons_are_one_fleet_and_one_of_them_dies_and_comes_back(daemons: list[Daemon]) -> None:
+    listed = [FleetNode(number, daemon.endpoint) for number, daemon in enumerate(daemons, 1)]
+    with Fleet.open(listed) as fleet:
+        sandboxes = [fleet.create(profile="open") for _ in range(6)]
+        ids = {sandbox.run_id for sandbox in sandboxes}
+        of = {number: [one for one in sandboxes if node_of(one.run_id) == number] for number in (1, 2, 3)}
+        assert all(of.values())
+        events = list(fleet.watch_events(follow=False))
+        assert {event.event.run_id for event in events} >= ids
+        assert {one.item.run_id for one in fleet.list_runs()} == ids
+
+        daemons[1].end(signal.SIGKILL)
+        begun = time.monotonic()
+        assert [node.node for node in fleet.list_runs().missing] == [2]
+        with pytest.raises(DaemonUnreachable):
+            fleet.sandbox(of[2][0].run_id)
+        assert time.monotonic() - begun < 2
+        assert {node_of(fleet.create(profile="open").run_id) for _ in range(2)} <= {1, 3}
+        assert all(sandbox.commands.run("echo here").stdout == "here\n" for sandbox in of[1] + of[3])
+
+        daemons[1].launch()
+        time.sleep(0.5)
+        found = fleet.sandbox(of[2][0].run_id)
+        assert found.commands.run("echo back").stdout == "back\n"
+        runs = fleet.list_runs()
+        assert len(runs) == 8
+        assert runs.missing == ()
+        rest = list(fleet.watch_events(events[-1].position, follow=False))
+        assert set(seen(events)).isdisjoint(seen(rest))
+        assert {event.node for event in rest} == {1, 2, 3}
+
+        with Client(daemons[2].endpoint) as third:
+            third.node.drain_node(v1.DrainNodeRequest(reason="a new kernel"))
+        assert [node.state for node in fleet.nodes()] == ["serving", "serving", "draining"]
+        assert {node_of(fleet.create(profile="open").run_id) for _ in range(4)} <= {1, 2}
+        assert len(fleet.list_runs()) == 12

@@ -1,0 +1,114 @@
+/** One node of a fleet, with its connections. */
+
+import { Client } from "./client.js";
+import { type CofferdamError, DaemonUnreachable, TimedOut } from "./errors.js";
+import { isAway, Standing } from "./fleet-nodes.js";
+import * as results from "./results.js";
+import type { ClientOptions } from "./settings.js";
+import type { FleetNode, NodeInfo } from "./types.js";
+
+/** A node. Questions about it have a short time, and sandboxes on it have the patience of any client. */
+export class Member {
+  readonly endpoint: string;
+  readonly standing: Standing;
+  /** Seconds for a question. */
+  readonly timeout: number;
+  /** For questions: a node that went away is not waited for. */
+  readonly ask: Client;
+  /** For sandboxes. */
+  readonly client: Client;
+  number: number | null;
+  /** It is a second address of a node that the fleet has already. */
+  isTwin = false;
+  readonly #numbers: Map<number, Member>;
+
+  /** `numbers`: all nodes whose numbers are known; this one enters itself. */
+  constructor(node: FleetNode, numbers: Map<number, Member>, timeout: number, options: ClientOptions) {
+    const { endpoint, serverName } = node;
+    this.endpoint = endpoint;
+    this.number = node.id;
+    this.timeout = timeout;
+    this.standing = new Standing(node.weight);
+    this.#numbers = numbers;
+    const tls = endpoint.startsWith("https://") ? options.tls : undefined;
+    const given = { ...options, endpoint, serverName, tls };
+    this.ask = new Client({ ...given, reconnectTimeout: 0 });
+    this.client = new Client(given);
+    if (node.id !== null) {
+      numbers.set(node.id, this);
+      this.#name(node.id);
+    }
+  }
+
+  /** As a message names it. */
+  get label(): string {
+    return this.number === null ? `the node at ${this.endpoint}` : `node ${this.number} (${this.endpoint})`;
+  }
+
+  /** The node as it is now. Throws `DaemonUnreachable` if it does not answer in time, or is another one. */
+  async look(options: { timeout?: number; signal?: AbortSignal } = {}): Promise<NodeInfo> {
+    const { timeout = this.timeout, signal } = options;
+    try {
+      const { node } = await this.ask.node.getNode({}, { timeout, signal });
+      const info = results.nodeInfo(node, this.endpoint);
+      this.#check(info.node);
+      this.standing.answered(info);
+      return info;
+    } catch (error) {
+      const judged = this.judged(error, timeout);
+      if (isAway(judged)) {
+        this.standing.failed();
+      }
+      throw judged;
+    }
+  }
+
+  /** The error, or the better one for a node that takes too long. */
+  judged(error: unknown, timeout = this.timeout): unknown {
+    return error instanceof TimedOut
+      ? new DaemonUnreachable(`${this.label} does not answer within ${timeout} seconds`)
+      : error;
+  }
+
+  /** What is known of it while it does not answer. */
+  unreachable(error: CofferdamError): NodeInfo {
+    return {
+      node: this.number,
+      endpoint: this.endpoint,
+      state: "unreachable",
+      failure: error.message,
+      instance: "",
+      labels: {},
+      version: "",
+      capacity: null,
+      used: null,
+      drainReason: "",
+    };
+  }
+
+  #check(number: number | null): void {
+    if (number === null) {
+      throw new DaemonUnreachable(`${this.label} has no number: its configuration needs \`node.id\``);
+    }
+    if (this.number === null) {
+      this.isTwin = this.#numbers.has(number);
+      if (!this.isTwin) {
+        this.#numbers.set(number, this);
+      }
+      this.number = number;
+      this.#name(number);
+    } else if (number !== this.number) {
+      throw new DaemonUnreachable(`${this.label} says that it is node ${number}`);
+    }
+  }
+
+  /** Has each request name the node, so that no other daemon does it. */
+  #name(number: number): void {
+    this.ask.transport.node = number;
+    this.client.transport.node = number;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.ask.close(), this.client.close()]);
+  }
+}

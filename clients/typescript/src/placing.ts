@@ -1,0 +1,187 @@
+/** The choice of a node for a sandbox, and its making there: once, also when an answer is lost. */
+
+import { CofferdamError, NoConnection, NodeLostError, Unavailable } from "./errors.js";
+import { draw, hasNoAnswer, homeOf, isAway, wasRefused } from "./fleet-nodes.js";
+import type { Member } from "./member.js";
+import { type Members, noneAnswers } from "./members.js";
+import { nodeOf } from "./node.js";
+import { newId } from "./requests.js";
+import { type Connection, type CreateOptions, Sandbox } from "./sandbox.js";
+import { Patience } from "./settings.js";
+import { afterLostAttempt } from "./status.js";
+import { sleep } from "./transport.js";
+
+// How often a run that nobody wants any more is looked for, and seconds between.
+const ABANDONINGS = 20;
+const ABANDONING_PAUSE = 0.1;
+
+type Options = Omit<CreateOptions, keyof Connection>;
+
+/** Gives each sandbox to the least loaded node that makes runs. */
+export class Placing {
+  readonly #members: Members;
+  readonly #patience: number;
+  #looking: Promise<void> | null = null;
+
+  constructor(members: Members, patience: number) {
+    this.#members = members;
+    this.#patience = patience;
+  }
+
+  /** For `Fleet.create`. */
+  async create(options: Options): Promise<Sandbox> {
+    const { requestId = "", issueToken = false } = options;
+    const number = nodeOf(homeOf(options.workspace));
+    let home = number === null ? null : await this.#members.at(number);
+    const name = requestId || `fleet-${newId()}`;
+    if (requestId !== "") {
+      home = (await this.#members.holder(requestId))?.member ?? home;
+    }
+    const passedOver: CofferdamError[] = [];
+    const tried = new Set<Member>();
+    for (;;) {
+      options.signal?.throwIfAborted();
+      const member = await this.#chosen(home, requestId, tried);
+      if (member === undefined) {
+        break;
+      }
+      tried.add(member);
+      let sandbox: Sandbox | null = null;
+      try {
+        sandbox = await this.#created(member, name, options);
+        if (issueToken) {
+          await sandbox.issueToken();
+        }
+        return sandbox;
+      } catch (error) {
+        const isLost = !(error instanceof CofferdamError) || error.followsLostAttempt;
+        if (requestId === "" && (sandbox !== null || isLost)) {
+          member.ask.transport.afterwards(() => abandoned(member, name));
+        }
+        if (sandbox !== null || !wasRefused(error)) {
+          throw error;
+        }
+        if (error instanceof NoConnection) {
+          member.standing.failed();
+        }
+        passedOver.push(error);
+      } finally {
+        member.standing.end();
+      }
+    }
+    // A refusal says more than a node that is away.
+    const [first] = passedOver.sort((one, other) => Number(isGone(one)) - Number(isGone(other)));
+    throw first ?? noneAnswers(this.#members.present.map(({ label }) => label));
+  }
+
+  /** The node for the next attempt, which counts from now on. Undefined: there is none. */
+  async #chosen(home: Member | null, requestId: string, tried: ReadonlySet<Member>): Promise<Member | undefined> {
+    if (home !== null && tried.has(home)) {
+      return undefined;
+    }
+    if (home === null && requestId === "") {
+      this.#looking ??= this.#look().finally(() => {
+        this.#looking = null;
+      });
+      await this.#looking;
+    }
+    await home?.look();
+    const member = home ?? this.#best(requestId, tried);
+    member?.standing.begin();
+    return member;
+  }
+
+  #best(requestId: string, tried: ReadonlySet<Member>): Member | undefined {
+    const untried = this.#members.present.filter((member) => !tried.has(member));
+    if (requestId !== "") {
+      // The same for all clients, and each node has just answered.
+      const rank = (member: Member) => draw(member.number ?? 0, requestId);
+      return untried.sort((one, other) => (rank(one) < rank(other) ? -1 : 1))[0];
+    }
+    const ranked = untried
+      .filter((member) => !member.standing.isSuspect)
+      .map((member) => ({ member, rank: member.standing.rank() }));
+    return ranked.sort((one, other) => compared(one.rank, other.rank))[0]?.member;
+  }
+
+  /** Has the facts of each node be fresh, or the node be suspect. */
+  async #look(): Promise<void> {
+    const members = this.#members.present;
+    for (const member of members.filter(({ standing }) => standing.isDue())) {
+      // Nobody waits for a node that did not answer before.
+      member.ask.transport.afterwards(() => looked(member));
+    }
+    const areAllSuspect = members.every(({ standing }) => standing.isSuspect);
+    await Promise.all(members.filter(({ standing }) => areAllSuspect || standing.isStale).map(looked));
+  }
+
+  /** Makes the sandbox at this node. Once an answer was lost, only the node itself can say that it has made none. */
+  async #created(member: Member, name: string, options: Options): Promise<Sandbox> {
+    const patience = new Patience(this.#patience);
+    let wasLost = false;
+    for (;;) {
+      try {
+        const given = { ...options, issueToken: false, requestId: name, client: member.ask };
+        return (await Sandbox.create(given)).on(member.client);
+      } catch (error) {
+        options.signal?.throwIfAborted();
+        if (!hasNoAnswer(error)) {
+          if (wasLost) {
+            afterLostAttempt(error, false);
+          }
+          throw error;
+        }
+        wasLost ||= !error.retrySafe;
+        if (!wasLost) {
+          throw error;
+        }
+        const pause = patience.pause();
+        if (pause === null) {
+          const message = `${member.label} was lost, and may have the sandbox: ${error.message}`;
+          throw new NodeLostError(message, { requestId: name, retrySafe: false });
+        }
+        await sleep(pause, options.signal);
+      }
+    }
+  }
+}
+
+async function looked(member: Member): Promise<void> {
+  try {
+    await member.look();
+  } catch (error) {
+    if (!isAway(error)) {
+      throw error;
+    }
+  }
+}
+
+function isGone(error: CofferdamError): boolean {
+  return error instanceof NoConnection;
+}
+
+function compared(one: readonly number[], other: readonly number[]): number {
+  const differing = one.findIndex((value, at) => value !== other[at]);
+  return differing < 0 ? 0 : (one[differing] ?? 0) - (other[differing] ?? 0);
+}
+
+/** Ends a run that nobody wants any more, and whose id nobody was told. */
+async function abandoned(member: Member, name: string): Promise<void> {
+  for (let attempt = 0; attempt < ABANDONINGS; attempt++) {
+    const request = { requestId: name, pageSize: 1 };
+    try {
+      const [run] = (await member.ask.runs.listRuns(request, { timeout: member.timeout })).runs;
+      if (run !== undefined) {
+        await member.ask.runs.stopRun({ runId: run.runId });
+        return;
+      }
+    } catch (error) {
+      // Not now, such as without a log.
+      if (!(error instanceof Unavailable)) {
+        throw error;
+      }
+    }
+    // The daemon may not have begun with it.
+    await sleep(ABANDONING_PAUSE);
+  }
+}

@@ -1,0 +1,608 @@
+/** A fleet of three nodes that are stand-ins: one that is away, full, drained, or lost in the middle of an answer. */
+
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import {
+  Base,
+  DaemonUnreachable,
+  Denied,
+  Fleet,
+  type FleetEvent,
+  InvalidArgument,
+  type NodeInfo,
+  NodeLostError,
+  NotFound,
+  Overloaded,
+  type Sandbox,
+  type Stream,
+  Unavailable,
+} from "@cofferdam/sdk";
+import * as v1 from "@cofferdam/sdk/v1";
+import { status } from "@grpc/grpc-js";
+import { draw, named, Position, read } from "../src/fleet-nodes.js";
+import { idOf, Node, Refused } from "./nodes.js";
+import { eventually } from "./waiting.js";
+
+// Milliseconds that a question to a fleet with a node that is away may take, with a margin for a busy machine.
+const IN_TIME = 3000;
+const PROFILE = { profile: "p" };
+const NAMELESS = "0198a1b2-0000-4000-8000-000000000001";
+
+let place: string;
+let nodes: Node[];
+let one: Node;
+let two: Node;
+let three: Node;
+let fleet: Fleet;
+
+beforeEach(async () => {
+  place = mkdtempSync(join(tmpdir(), "fleet-"));
+  [one, two, three] = await Promise.all([Node.begin(place, 1), Node.begin(place, 2), Node.begin(place, 3)]);
+  nodes = [one, two, three];
+  fleet = await opened();
+});
+
+afterEach(async () => {
+  await fleet.close();
+  for (const node of nodes) {
+    node.remove();
+  }
+  rmSync(place, { recursive: true });
+});
+
+async function opened(patience = 5): Promise<Fleet> {
+  const options = { nodeTimeout: 2, reconnectTimeout: patience };
+  return await Fleet.open(
+    nodes.map(({ listed }) => listed),
+    options,
+  );
+}
+
+const made = () => nodes.map(({ created }) => created);
+const endpointOf = (sandbox: Sandbox) => sandbox.client.endpoint;
+const stamp = (seconds: number) => timestampFromMs(seconds * 1000);
+// Until clients have noticed that a node was killed: a request that is sent before may have been carried out.
+const noticed = () => delay(100);
+const seen = (events: readonly FleetEvent[]) => events.map(({ node, event }) => [node, event.sequence]);
+
+async function all<T>(stream: Stream<T>): Promise<T[]> {
+  const items = [];
+  for await (const item of stream) {
+    items.push(item);
+  }
+  return items;
+}
+
+async function next<T>(stream: Stream<T>): Promise<T> {
+  const { value, done } = await stream.next();
+  assert(!done && value !== undefined);
+  return value;
+}
+
+test("a list has what all nodes have by time", async () => {
+  for (const [at, second] of [5, 3, 4, 1, 2].entries()) {
+    const node = nodes[at % 3] as Node;
+    node.runs.set(`r${at}`, { runId: idOf(node.number, at), createdAt: stamp(second), labels: { at: `${at}` } });
+    node.approvals.push({ approvalId: `p${at}`, createdAt: stamp(second), state: v1.Approval_State.PENDING });
+    node.alerts.push({ alertId: `a${at}`, raisedAt: stamp(second), severity: v1.Alert_Severity.HIGH });
+  }
+  const runs = await fleet.listRuns();
+  const shown = [...runs].map(({ node, item }) => `${node} ${item.metadata["at"]}`);
+  assert.deepEqual(shown, ["1 0", "3 2", "2 1", "2 4", "1 3"]);
+  assert.equal((await fleet.listRuns({ metadata: { at: "4" } })).length, 1);
+  const approvals = [...(await fleet.approvals())].map(({ item }) => item.approvalId);
+  assert.deepEqual(approvals, ["p3", "p4", "p1", "p2", "p0"]);
+  const alerts = await fleet.alerts();
+  assert.deepEqual(
+    alerts.items.map(({ item }) => item.alertId),
+    ["a0", "a2", "a1", "a4", "a3"],
+  );
+  assert.deepEqual([alerts.items[0]?.item.severity, alerts.items[0]?.item.state, alerts.missing], ["high", "", []]);
+});
+
+test("a dead node is a warning, and a dead fleet an error", async () => {
+  assert.equal((await fleet.listRuns()).missing.length, 0);
+  two.kill();
+  const { missing } = await fleet.listRuns();
+  assert.deepEqual(
+    missing.map(({ node, state }) => [node, state]),
+    [[2, "unreachable"]],
+  );
+  const states = async () => (await fleet.nodes()).map(({ state }) => state);
+  assert.deepEqual(await states(), ["serving", "unreachable", "serving"]);
+  one.kill();
+  three.kill();
+  await assert.rejects(
+    fleet.approvals(),
+    (error) => error instanceof DaemonUnreachable && /no node of the fleet answers/.test(error.message),
+  );
+  assert.deepEqual(await states(), ["unreachable", "unreachable", "unreachable"]);
+});
+
+test("a silent node costs its time once", async () => {
+  one.silentFor = three.silentFor = 5;
+  const begun = Date.now();
+  const { missing } = await fleet.listRuns();
+  assert(Date.now() - begun < IN_TIME);
+  assert.deepEqual(
+    missing.map(({ node }) => node),
+    [1, 3],
+  );
+  assert.match(missing[0]?.failure ?? "", /does not answer within 2 seconds/);
+});
+
+test("a node that says another number is not used", async () => {
+  two.says = 7;
+  two.runs.set("x", { runId: idOf(7, 1) });
+  const runs = await fleet.listRuns();
+  assert.deepEqual([runs.length, runs.missing.map(({ node }) => node)], [0, [2]]);
+  assert.match((await fleet.nodes())[1]?.failure ?? "", /refused: WRONG_NODE/);
+  for (let at = 0; at < 4; at++) {
+    await fleet.create(PROFILE);
+  }
+  assert.equal(two.created, 0);
+});
+
+test("nodes without numbers say theirs, and two addresses of one count once", async () => {
+  two.runs.set("x", { runId: idOf(2, 1) });
+  await using unnumbered = await Fleet.open([one, two, one].map(({ endpoint }) => ({ id: null, endpoint })));
+  assert.deepEqual(
+    [...(await unnumbered.listRuns())].map(({ node }) => node),
+    [2],
+  );
+  assert.deepEqual(
+    (await unnumbered.nodes()).map(({ node }) => node),
+    [1, 2],
+  );
+  assert.equal(endpointOf(await unnumbered.sandbox(two.runs.get("x")?.runId ?? "")), two.endpoint);
+});
+
+test("a sandbox is found on the node that its id names", async () => {
+  const runId = idOf(2, 1);
+  two.runs.set("x", { runId });
+  three.runs.set("y", { runId: NAMELESS });
+  one.kill();
+  assert.equal(endpointOf(await fleet.sandbox(runId)), two.endpoint);
+  assert.equal(endpointOf(await fleet.sandbox(NAMELESS)), three.endpoint);
+  await assert.rejects(fleet.sandbox(idOf(9, 1)), NotFound);
+  await assert.rejects(fleet.sandbox(idOf(1, 1)), DaemonUnreachable);
+  const unknown = NAMELESS.replace(/.$/, "f");
+  await assert.rejects(fleet.sandbox(unknown), DaemonUnreachable);
+  await one.back();
+  await assert.rejects(fleet.sandbox(unknown), NotFound);
+});
+
+test("the least loaded node gets the next sandbox", async () => {
+  [one.usedRuns, two.usedRuns] = [50, 52];
+  three.state = v1.Node_State.DRAINING;
+  for (let at = 0; at < 6; at++) {
+    await fleet.create(PROFILE);
+  }
+  assert.deepEqual(made(), [4, 2, 0]);
+});
+
+test("weights divide sandboxes, and many at once are spread", async () => {
+  const weighted = nodes.map(({ listed }, at) => ({ ...listed, weight: at === 0 ? 2 : 1 }));
+  await using another = await Fleet.open(weighted);
+  const sandboxes = await Promise.all(Array.from({ length: 8 }, () => another.create(PROFILE)));
+  assert.deepEqual(made(), [4, 2, 2]);
+  assert.equal(new Set(sandboxes.map(({ runId }) => runId)).size, 8);
+});
+
+test("a node that refuses is passed over", async () => {
+  for (const reason of ["OVERLOADED", "NODE_DRAINED", "IMAGE_MISSING"]) {
+    one.refuses = two.refuses = reason;
+    three.usedRuns = 90;
+    assert.equal(endpointOf(await fleet.create(PROFILE)), three.endpoint);
+  }
+  three.refuses = "OVERLOADED";
+  one.kill();
+  two.kill();
+  await noticed();
+  await assert.rejects(fleet.create(PROFILE), Overloaded);
+  three.refuses = "INVALID_ARGUMENT";
+  await assert.rejects(fleet.create(PROFILE), InvalidArgument);
+});
+
+test("a dead node is passed over in time", async () => {
+  for (let at = 0; at < 3; at++) {
+    await fleet.create(PROFILE);
+  }
+  one.kill();
+  await noticed();
+  for (let at = 0; at < 20; at++) {
+    const begun = Date.now();
+    await fleet.create(PROFILE);
+    assert(Date.now() - begun < IN_TIME);
+  }
+  assert.equal(
+    made().reduce((sum, number) => sum + number),
+    23,
+  );
+  two.kill();
+  three.kill();
+  await noticed();
+  await assert.rejects(fleet.create(PROFILE), DaemonUnreachable);
+});
+
+test("a silent node costs one create its time", async () => {
+  one.silentFor = 5;
+  const begun = Date.now();
+  await fleet.create(PROFILE);
+  assert(Date.now() - begun < IN_TIME);
+  // Longer than the time after which it is asked again.
+  while (Date.now() - begun < 6000) {
+    const before = Date.now();
+    await fleet.create(PROFILE);
+    assert(Date.now() - before < 1500);
+    await delay(50);
+  }
+  one.silentFor = 0;
+  const { created } = one;
+  for (const until = Date.now() + 15_000; one.created === created && Date.now() < until; await delay(100)) {
+    await fleet.create(PROFILE);
+  }
+  assert(one.created > created);
+});
+
+test("a create whose answer was lost is one run when its node is back", async () => {
+  two.usedRuns = three.usedRuns = 90;
+  one.beforeAnswer = () => {
+    one.kill();
+    one.beforeAnswer = () => {};
+    setTimeout(() => one.start(), 700);
+  };
+  const sandbox = await fleet.create({ ...PROFILE, issueToken: true });
+  assert.deepEqual(made(), [1, 0, 0]);
+  assert.deepEqual(
+    [...one.runs.values()].map(({ runId }) => runId),
+    [sandbox.runId],
+  );
+  assert.equal(sandbox.token, "token-1");
+});
+
+test("a repetition that is refused goes to no other node", async () => {
+  two.usedRuns = three.usedRuns = 90;
+  one.beforeAnswer = () => {
+    one.kill();
+    one.beforeAnswer = () => {
+      throw new Refused("NODE_DRAINED", status.UNAVAILABLE);
+    };
+    setTimeout(() => one.start(), 700);
+  };
+  await assert.rejects(fleet.create(PROFILE), (error) => error instanceof Unavailable && !error.retrySafe);
+  assert.deepEqual(made(), [1, 0, 0]);
+  await eventually(async () => one.stopped.length > 0, "the run goes on");
+  assert.deepEqual(
+    one.stopped,
+    [...one.runs.values()].map(({ runId }) => runId),
+  );
+});
+
+test("a create whose node stays away is found later, and never made twice", async () => {
+  two.usedRuns = three.usedRuns = 90;
+  one.beforeAnswer = () => one.kill();
+  await using impatient = await opened(0.3);
+  const lost = await impatient.create(PROFILE).catch((error: unknown) => error);
+  assert(lost instanceof NodeLostError && lost.requestId !== null && !lost.retrySafe);
+  const requestId = lost.requestId;
+  const isUnknown = (error: unknown) => error instanceof NodeLostError && error.requestId === requestId;
+  await assert.rejects(impatient.create({ ...PROFILE, requestId }), isUnknown);
+  await assert.rejects(impatient.find(requestId), isUnknown);
+  one.beforeAnswer = () => {};
+  await one.back();
+  const found = await impatient.find(requestId);
+  assert.equal((await impatient.create({ ...PROFILE, requestId })).runId, found?.runId);
+  assert.deepEqual(made(), [1, 0, 0]);
+});
+
+test("a name is one sandbox in the whole fleet", async () => {
+  await using another = await opened();
+  const fleets = Array.from({ length: 10 }, (_, at) => (at % 2 ? fleet : another));
+  const sandboxes = await Promise.all(fleets.map((each) => each.create({ ...PROFILE, requestId: "mine" })));
+  assert.equal(new Set(sandboxes.map(({ runId }) => runId)).size, 1);
+  assert.equal(
+    made().reduce((sum, number) => sum + number),
+    1,
+  );
+  // Also if it is on a node that the name would not choose.
+  const [away] = [...nodes].sort((a, b) => (draw(a.number, "other") < draw(b.number, "other") ? 1 : -1));
+  const runId = idOf(away?.number ?? 0, 9);
+  away?.runs.set("other", { runId });
+  assert.equal((await fleet.create({ ...PROFILE, requestId: "other" })).runId, runId);
+  assert.equal(await fleet.find("none"), null);
+});
+
+test("what begins with a base goes to its node", async () => {
+  two.usedRuns = 99;
+  const workspace = Base(idOf(2, 1));
+  await fleet.create({ ...PROFILE, workspace });
+  assert.deepEqual(made(), [0, 1, 0]);
+  await assert.rejects(fleet.create({ ...PROFILE, workspace: Base(idOf(9, 1)) }), NotFound);
+  two.kill();
+  await assert.rejects(fleet.create({ ...PROFILE, workspace }), DaemonUnreachable);
+  assert.deepEqual(made(), [0, 1, 0]);
+});
+
+test("a create that is aborted leaves no run", async () => {
+  two.usedRuns = three.usedRuns = 90;
+  const end = new AbortController();
+  one.beforeAnswer = async () => {
+    end.abort(new TypeError("enough"));
+    await delay(300);
+  };
+  await assert.rejects(fleet.create({ ...PROFILE, signal: end.signal }), new TypeError("enough"));
+  await fleet.close();
+  assert.deepEqual(
+    one.stopped,
+    [...one.runs.values()].map(({ runId }) => runId),
+  );
+  assert.equal(one.stopped.length, 1);
+});
+
+test("a node that dies meanwhile loses no create, and doubles none", async () => {
+  for (const node of nodes) {
+    node.beforeAnswer = () => delay(10);
+  }
+  let left = 100;
+  let back: Promise<void> | undefined;
+  const sandboxes: Sandbox[] = [];
+  const worker = async () => {
+    while (left > 0) {
+      left -= 1;
+      if (left === 75) {
+        two.kill();
+        back = delay(500).then(() => two.start());
+      }
+      sandboxes.push(await fleet.create(PROFILE));
+    }
+  };
+  await Promise.all(Array.from({ length: 20 }, worker));
+  await back;
+  const kept = nodes.flatMap(({ runs }) => [...runs.values()].map(({ runId = "" }) => runId));
+  assert.deepEqual(sandboxes.map(({ runId }) => runId).sort(), kept.sort());
+  assert.equal(new Set(kept).size, 100);
+});
+
+test("events come by time, and go on at a position", async () => {
+  for (let second = 1; second <= 300; second++) {
+    nodes[second % 3]?.record(second);
+  }
+  const events = await all(fleet.watchEvents({ follow: false }));
+  assert.deepEqual(
+    events.map(({ event }) => event.time.getTime() / 1000),
+    Array.from({ length: 300 }, (_, at) => at + 1),
+  );
+  for (const at of [0, 7, 150, 298, 299]) {
+    const position = events[at]?.position;
+    const rest = await all(fleet.watchEvents({ position, follow: false }));
+    assert.deepEqual(seen(rest), seen(events.slice(at + 1)));
+  }
+});
+
+test("another log and a shorter one are read from their beginning", async () => {
+  for (let second = 1; second <= 6; second++) {
+    nodes[second % 3]?.record(second);
+  }
+  const position = (await all(fleet.watchEvents({ follow: false }))).at(-1)?.position;
+  one.log = "a".repeat(32);
+  one.events = [];
+  for (const second of [100, 101, 102]) {
+    one.record(second);
+  }
+  two.events.splice(1);
+  const rest = await all(fleet.watchEvents({ position, follow: false }));
+  assert.deepEqual(seen(rest).map(String), ["2,1", "1,1", "1,2", "1,3"]);
+});
+
+test("a stream goes on when a node is back, and tells of it", async () => {
+  for (const node of nodes) {
+    for (let second = 0; second < 3; second++) {
+      node.record(second);
+    }
+  }
+  const told: [number | null, string][] = [];
+  const onNode = ({ node, state }: NodeInfo) => told.push([node, state]);
+  const events: FleetEvent[] = [];
+  await using stream = fleet.watchEvents({ onNode });
+  while (events.length < 9) {
+    events.push(await next(stream));
+  }
+  two.kill();
+  one.record(Date.now() / 1000);
+  events.push(await next(stream));
+  two.record(Date.now() / 1000);
+  await two.start();
+  events.push(await next(stream));
+  three.record(Date.now() / 1000);
+  events.push(await next(stream));
+  assert.deepEqual(seen(events.slice(9)), [
+    [1, 4],
+    [2, 4],
+    [3, 4],
+  ]);
+  assert.equal(new Set(seen(events).map(String)).size, 12);
+  assert.deepEqual(told, [
+    [2, "unreachable"],
+    [2, "serving"],
+  ]);
+  // The position has the node that was away, too.
+  const { position } = events.at(-1) as FleetEvent;
+  assert.deepEqual(await all(fleet.watchEvents({ position, follow: false })), []);
+});
+
+test("events of now are put in order", async () => {
+  for (const node of nodes) {
+    node.record(1);
+  }
+  await using stream = fleet.watchEvents();
+  const first = [await next(stream), await next(stream), await next(stream)];
+  assert.deepEqual(seen(first).map(String).sort(), ["1,1", "2,1", "3,1"]);
+  const now = Date.now() / 1000;
+  three.record(now + 0.02);
+  await delay(50);
+  // It was written before, and comes later.
+  one.record(now);
+  assert.deepEqual(seen([await next(stream), await next(stream)]), [
+    [1, 2],
+    [3, 2],
+  ]);
+});
+
+test("a fleet that is gone ends a stream", async () => {
+  one.record(1);
+  await using impatient = await opened(0.5);
+  const stream = impatient.watchEvents();
+  assert.deepEqual(seen([await next(stream)]), [[1, 1]]);
+  for (const node of nodes) {
+    node.kill();
+  }
+  await assert.rejects(stream.next(), DaemonUnreachable);
+  await assert.rejects(all(impatient.watchEvents({ follow: false })), DaemonUnreachable);
+});
+
+test("an answer that cannot be read, and a refusal, are errors", async () => {
+  one.record(1);
+  two.events.push({ sequence: 1n, time: stamp(2), recordJson: "{" });
+  for (const follow of [false, true]) {
+    await assert.rejects(all(fleet.watchEvents({ follow })), SyntaxError);
+  }
+  three.denies = true;
+  two.events = [];
+  await assert.rejects(all(fleet.watchEvents()), Denied);
+});
+
+test("a dead node is left out of a stream that ends", async () => {
+  for (const node of nodes) {
+    node.record(node.number);
+  }
+  two.kill();
+  const told: (number | null)[] = [];
+  const onNode = ({ node }: NodeInfo) => told.push(node);
+  const events = await all(fleet.watchEvents({ follow: false, onNode }));
+  assert.deepEqual(seen(events), [
+    [1, 1],
+    [3, 1],
+  ]);
+  assert.deepEqual(told, [2]);
+  await two.back();
+  const position = events.at(-1)?.position;
+  assert.deepEqual(seen(await all(fleet.watchEvents({ position, follow: false }))), [[2, 1]]);
+});
+
+test("streams without positions are merged, and end when they are left", async () => {
+  for (const node of nodes) {
+    node.runs.set("r", { runId: idOf(node.number, 1), createdAt: stamp(10 - node.number) });
+    node.approvals.push({ approvalId: `p${node.number}`, createdAt: stamp(1), state: v1.Approval_State.PENDING });
+    node.alerts.push({ alertId: `a${node.number}`, lastAt: stamp(1) });
+  }
+  await using runs = fleet.watchRuns();
+  assert.deepEqual([(await next(runs)).node, (await next(runs)).node, (await next(runs)).node], [3, 2, 1]);
+  await using approvals = fleet.watchApprovals();
+  await using alerts = fleet.watchAlerts();
+  const asked = [await next(approvals), await next(approvals), await next(approvals)];
+  assert.deepEqual(asked.map(({ item }) => item.approvalId).sort(), ["p1", "p2", "p3"]);
+  const raised = [await next(alerts), await next(alerts), await next(alerts)];
+  assert.deepEqual(raised.map(({ item }) => item.alertId).sort(), ["a1", "a2", "a3"]);
+  const waiting = alerts.next();
+  await alerts.close();
+  assert.deepEqual(await waiting, { done: true, value: undefined });
+});
+
+test("a file is read, and its mistakes are named", async () => {
+  const file = join(place, "fleet.yaml");
+  const listed = {
+    id: 7,
+    address: "node-7.example.org:7443",
+    server_name: "n7",
+    weight: 3,
+    agent_check: "192.0.2.7:1",
+  };
+  writeFileSync(file, JSON.stringify({ nodes: [listed, { id: 8, address: "[2001:db8::8]:7443" }] }));
+  const seven = { id: 7, endpoint: "https://node-7.example.org:7443", serverName: "n7", weight: 3 };
+  const eight = { id: 8, endpoint: "https://[2001:db8::8]:7443", serverName: undefined, weight: undefined };
+  assert.deepEqual(await read(file), [seven, eight]);
+  writeFileSync(file, "nodes:\n  - { id: 8, address: '[2001:db8::8]:7443' }\n");
+  assert.deepEqual(await read(file), [eight]);
+  const mistakes = [
+    { id: 0 },
+    { id: 65_536 },
+    { id: true },
+    { id: "7" },
+    { address: "node-7.example.org" },
+    { address: "http://node-7.example.org:1" },
+    { address: null },
+    { server_name: "a b" },
+    { weight: 0 },
+    { weight: 257 },
+    { token: "x" },
+  ];
+  const whole = [{}, { nodes: [] }, { nodes: 7 }, { nodes: [listed, listed] }, { nodes: [listed], more: 1 }, "x"];
+  const texts = [...mistakes.map((mistake) => ({ nodes: [{ ...listed, ...mistake }] })), ...whole].map((top) =>
+    JSON.stringify(top),
+  );
+  for (const text of [...texts, "nodes: [", " ".repeat(1024 * 1024 + 1)]) {
+    writeFileSync(file, text);
+    await assert.rejects(read(file), InvalidArgument, text.slice(0, 200));
+  }
+  await assert.rejects(read(join(place, "none")), InvalidArgument);
+  for (const wrong of [
+    "dns:",
+    "dns:fleet.example.org:",
+    "dns:fleet example:1",
+    "dns:[::1]:1",
+    "dns:fleet.example.org:0",
+  ]) {
+    await assert.rejects(named(wrong), InvalidArgument, wrong);
+  }
+});
+
+test("a name stands for all its addresses", async () => {
+  const addresses = ["192.0.2.7", "2001:db8::7", "192.0.2.7"].map((address) => ({ address, family: 4 }));
+  const found = await named("dns:fleet.example.org:7443", (async () => addresses) as never);
+  assert.deepEqual(await named("dns:fleet.example.org", (async () => addresses) as never), found);
+  assert.deepEqual(found, [
+    { id: null, endpoint: "https://192.0.2.7:7443", serverName: "fleet.example.org" },
+    { id: null, endpoint: "https://[2001:db8::7]:7443", serverName: "fleet.example.org" },
+  ]);
+  const fails = (async () => {
+    throw new Error("ENOTFOUND");
+  }) as never;
+  await assert.rejects(named("dns:fleet.example.org:7443", fails), DaemonUnreachable);
+});
+
+test("a node needs an endpoint, and a server name needs TLS", async () => {
+  await assert.rejects(Fleet.open([{ id: 1, endpoint: "" }]), InvalidArgument);
+  for (const [endpoint, serverName] of [
+    ["unix:/x", "a.example.org"],
+    ["https://a.example.org:1", "a b"],
+  ] as const) {
+    await assert.rejects(Fleet.open([{ id: 1, endpoint, serverName }]), InvalidArgument);
+  }
+  await assert.rejects(Fleet.open([{ id: 1, endpoint: "unix:/x" }], { nodeTimeout: 0 }), InvalidArgument);
+});
+
+test("a position that is none is refused", () => {
+  const place = new Position();
+  place.saw(1, { log: "07".repeat(16), sequence: 42 });
+  const written = place.written();
+  const once = Buffer.from(written.slice(3), "base64url");
+  const twice = `p1.${Buffer.concat([once, once]).toString("base64url")}`;
+  const zero = `p1.${Buffer.alloc(26).toString("base64url")}`;
+  const cut = [written.slice(1), written.slice(0, -1), `${written}A`];
+  for (const wrong of ["42", "p1", "p2.", "p1.é", "p1.A", twice, zero, `p1.${"A".repeat(100_000)}`, ...cut]) {
+    assert.throws(() => new Position(wrong), InvalidArgument, wrong.slice(0, 100));
+  }
+  place.saw(2, { log: "aa".repeat(16), sequence: 2 ** 40 });
+  const again = new Position(place.written());
+  const after = (node: number, log: string, sequence: number) => again.after(node, { log: log.repeat(16), sequence });
+  assert.deepEqual([after(1, "07", 42), after(1, "08", 42), after(1, "07", 41), after(3, "07", 42)], [42, 0, 0, 0]);
+  assert.deepEqual([after(2, "aa", 2 ** 41), again.after(2, null)], [2 ** 40, 0]);
+  // The other package and `coffer` read and write the same.
+  assert.equal(written, "p1.AAEHBwcHBwcHBwcHBwcHBwcHAAAAAAAAACo");
+});
