@@ -112,6 +112,8 @@ class Call:
                 if response.status != PENDING or not self._request.wait_for_approval:
                     return response
             except NoConnection as error:
+                if self.telling:
+                    raise
                 pause = patience.pause() if repeatable and self._transport.is_lost(error) else None
                 if pause is None:
                     raise self._transport.lost(error, self._request, retry_safe=reads) from None
