@@ -64,8 +64,9 @@ async fn opened(channel: &Channel, bearer: Option<&Bearer>) -> Vec<&'static str>
 /// The methods that the table opens.
 fn open(credential: Credential, roles: Roles) -> Vec<&'static str> {
     let opens = |method: &&identity::Method| {
-        method.credentials.contains(&credential)
-            && (credential == Credential::RunToken || roles.has_any(method.roles))
+        let needs_no_role = credential == Credential::RunToken
+            || credential == Credential::Certificate && method.admits_certificates;
+        method.credentials.contains(&credential) && (needs_no_role || roles.has_any(method.roles))
     };
     METHODS.iter().filter(opens).map(|method| method.path).collect()
 }

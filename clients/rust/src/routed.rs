@@ -150,7 +150,10 @@ mod tests {
 
     /// A daemon's stand-in, which keeps the metadata and the body of the requests that it gets.
     #[derive(Clone, Default)]
-    struct StandIn(Arc<Mutex<Vec<(Option<String>, usize)>>>);
+    struct StandIn(Arc<Mutex<Vec<Seen>>>);
+
+    /// Node of a request, and the number of its messages.
+    type Seen = (Option<String>, usize);
 
     impl Service<Request<Body>> for StandIn {
         type Response = Response<Body>;

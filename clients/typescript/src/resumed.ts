@@ -28,7 +28,7 @@ export async function* resumed<T>(
       const pause = transport.isLost(error) ? patience.pause() : null;
       if (pause === null) {
         // It only reads.
-        throw transport.lost(error, null, true);
+        throw signal.aborted ? error : transport.lost(error, null, true);
       }
       await sleep(pause, signal);
     }

@@ -126,7 +126,8 @@ export class Upload {
       return await this.#carriedOut();
     } catch (error) {
       // It may have been carried out, also where only a question about it found no daemon.
-      throw this.#callbackThrew ? error : this.#caller.client.transport.lost(error, this.#requestId, false);
+      const isCallers = this.#callbackThrew || this.#signal?.aborted === true;
+      throw isCallers ? error : this.#caller.client.transport.lost(error, this.#requestId, false);
     }
   }
 

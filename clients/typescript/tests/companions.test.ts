@@ -98,6 +98,7 @@ test("arguments become a request", () => {
       intervalMilliseconds: 250,
     },
     memoryMib: 512,
+    egressJson: "",
     ports: [5432],
     dependsOn: ["cache"],
   });

@@ -17,7 +17,7 @@ const TIME: Duration = Duration::from_secs(5);
 /// The way of handles to one process.
 #[derive(Debug)]
 pub(crate) struct Handles {
-    /// Of the kind `SOCK_SEQPACKET`, which keeps messages apart as datagrams are.
+    /// A socket of the kind `SOCK_SEQPACKET`, which keeps messages apart as datagrams are.
     socket: UnixDatagram,
     last: AtomicU64,
 }

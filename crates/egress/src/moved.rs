@@ -21,7 +21,7 @@ use crate::session::Session;
 const MOST: usize = 1_024;
 
 impl State {
-    /// Counts bytes of connections. Those to companions stay on the host, and are none of the tenant's traffic.
+    /// Counts bytes of connections. Connections to companions stay on the host, and are none of the tenant's traffic.
     pub(crate) fn moved(&self, more: Moved, is_companion: bool) {
         self.table.lock().add(more.sum());
         self.view.add_moved(more.sum());
@@ -76,7 +76,7 @@ impl Session {
         self.has_moved.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the connections out of the host if bytes have moved since the last time, and the tenant may move no more today.
+    /// Ends the connections out of the host if bytes have moved since the last time, and the tenant has moved all its bytes of the day.
     pub(crate) async fn end_exceeded(&self) {
         if !self.has_moved.swap(false, Ordering::Relaxed) {
             return;

@@ -168,7 +168,7 @@ pub enum Update {
     Refused(Refused),
 }
 
-/// The connections and refused hosts of a run. Those of its companions are in the same lists.
+/// The connections and refused hosts of a run. The same lists have those of its companions.
 #[derive(Debug, Clone)]
 pub struct View {
     listed: Arc<Mutex<Listed>>,

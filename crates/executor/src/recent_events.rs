@@ -45,7 +45,7 @@ mod tests {
         let start = Instant::now();
         let mut recent = RecentEvents::new(kills(0), start);
         let moment = Duration::from_millis(1);
-        recent.sample(start + APART - moment, || kills(1));
+        recent.sample((start + APART).checked_sub(moment).unwrap(), || kills(1));
         assert_eq!(recent.until(kills(1)).oom_kills, 1);
         recent.sample(start + APART, || kills(1));
         assert_eq!(recent.until(kills(1)).oom_kills, 1, "it was killed just before the sample");

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(source.members().await.unwrap(), expected);
         std::fs::write(file.path(), "nodes: [{ id: 0 }]").unwrap();
         let wrong = source.members().await.unwrap_err().to_string();
-        assert!(wrong.contains("nodes[0].id") && wrong.contains("nodes[0].address"), "{wrong}");
+        assert!(wrong.contains("nodes[0].id") && wrong.contains("`address` is missing"), "{wrong}");
         std::fs::write(file.path(), "#".repeat(MAX_FILE_BYTES + 1)).unwrap();
         assert!(source.members().await.unwrap_err().to_string().contains("larger"));
         assert!(Source::File("/nonexistent/nodes".into()).members().await.is_err());

@@ -88,8 +88,7 @@ mod tests {
         };
         let bytes = request.encode_to_vec();
         assert_eq!(named("/cofferdam.v1.ToolService/Call", &bytes), ["run", "session"]);
-        let compared =
-            v1::CompareRunsRequest { run_ids: vec!["one".into(), "two".into()], ..Default::default() };
+        let compared = v1::CompareRunsRequest { run_ids: vec!["one".into(), "two".into()] };
         let bytes = compared.encode_to_vec();
         assert_eq!(named("/cofferdam.v1.CheckpointService/CompareRuns", &bytes), ["one", "two"]);
     }

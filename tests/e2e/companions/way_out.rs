@@ -17,7 +17,7 @@ use super::*;
 
 /// Serves files, and gets what a program of the run asks for by the query of `/cgi-bin/get`.
 const RELAY: &str = "busybox mkdir -p /www/cgi-bin; \
-    printf '#!/bin/sh\\necho \"Content-Type: text/plain\"; echo; busybox wget -T 100 -qO- \"http://$QUERY_STRING\" 2>&1\\n' \
+    printf '#!/bin/sh\\necho \"Content-Type: text/plain\"; echo; busybox wget -qO- \"http://$QUERY_STRING\" 2>&1\\n' \
     >/www/cgi-bin/get; busybox chmod 755 /www/cgi-bin/get; exec httpd -f -p 5432 -h /www";
 /// Names of servers of the tests.
 const HOSTS: &str = "egress: { hosts: { files.example.org: 127.0.0.1, git.example.org: 127.0.0.1, api.example.org: 127.0.0.1 } }\n";
@@ -35,7 +35,7 @@ fn keys(rule: &str, more: &str) -> String {
 
 /// Has the companion `db` get a page, and returns what it says.
 async fn gets(run: &mut RunHandle, page: &str) -> String {
-    shell(run, &format!("wget -T 100 -qO- 'http://db:5432/cgi-bin/get?{page}'")).await.1
+    shell(run, &format!("wget -qO- 'http://db:5432/cgi-bin/get?{page}'")).await.1
 }
 
 /// Returns the run's connections and refused hosts.
@@ -119,7 +119,7 @@ async fn co20_what_a_companion_fetches_before_it_is_ready_arrives() {
     let daemon = daemon_with(HOSTS, &opens("files.example.org", http.port, "allow"), "").await;
     let image = image("co20");
     let script = format!(
-        "busybox wget -T 60 -qO /www/first http://files.example.org:{}/first || exit 9; {SERVE}",
+        "busybox wget -qO /www/first http://files.example.org:{}/first || exit 9; {SERVE}",
         http.port
     );
     let mut run = daemon.run_on(request(vec![companion("db", &image, &script)])).await;
@@ -140,7 +140,7 @@ async fn co21_a_reviewer_decides_about_a_connection_of_a_companion() {
     let daemon = daemon_with(HOSTS, &asks, "    approvals: { remember: [digest] }\n").await;
     let image = image("co21");
     let mut run = daemon.run_on(request(vec![companion("db", &image, RELAY)])).await;
-    let get = format!("wget -T 100 -qO- 'http://db:5432/cgi-bin/get?files.example.org:{}/x'", http.port);
+    let get = format!("wget -qO- 'http://db:5432/cgi-bin/get?files.example.org:{}/x'", http.port);
     for (decision, answered) in [(Decision::Approve, true), (Decision::Deny, false)] {
         let waits = run.waits(calls::shell(&get));
         let approval = pending(&mut run).await;
@@ -329,7 +329,7 @@ async fn co26_bytes_of_companions_count_for_the_bound_of_their_run() {
     let daemon = daemon_with(HOSTS, &opens("files.example.org", http.port, "allow"), of_run).await;
     let image = image("co26");
     let fills = format!(
-        "i=0; while [ $i -lt 60 ]; do busybox wget -T 60 -qO- http://files.example.org:{}/$i; i=$((i+1)); done >/www/all; {SERVE}",
+        "i=0; while [ $i -lt 60 ]; do busybox wget -qO- http://files.example.org:{}/$i; i=$((i+1)); done >/www/all; {SERVE}",
         http.port
     );
     let mut run = daemon.run_on(request(vec![companion("db", &image, &fills)])).await;
@@ -337,5 +337,5 @@ async fn co26_bytes_of_companions_count_for_the_bound_of_their_run() {
     assert!(refused["rule"].as_str().unwrap().contains("egress"), "{refused}");
     assert!(http.connections() < 60, "{}", http.connections());
     // None is left for the run.
-    assert_ne!(shell(&mut run, "wget -T 20 -qO- http://db:5432/page").await.0, Some(0));
+    assert_ne!(shell(&mut run, "wget -qO- http://db:5432/page").await.0, Some(0));
 }

@@ -26,6 +26,10 @@ const POLICY: &str = "profiles:
     operations: { read: allow, exec: allow }
     exec: { read_only_commands: true, default: allow }
     limits: { memory_mib: 64, cpu_millis: 500, disk_mib: 16, pids: 64 }
+    rate_limits:
+      operations: { default: { minute: unlimited, hour: unlimited, day: unlimited } }
+      run: { minute: unlimited, hour: unlimited, day: unlimited }
+      principal: { minute: unlimited, hour: unlimited, day: unlimited }
 roles: { director: { allow: \"*\" } }
 ";
 
@@ -56,7 +60,8 @@ impl Fleet {
             // A port that stays when the daemon starts again.
             let port = free_port();
             let tcp = certificates.listen("tokens: {}").replace("127.0.0.1:0", &format!("127.0.0.1:{port}"));
-            list += &format!("- {{ id: {id}, address: '127.0.0.1:{port}', server_name: localhost }}\n");
+            let line = format!("- {{ id: {id}, address: '127.0.0.1:{port}', server_name: localhost }}\n");
+            list.push_str(&line);
             let config = format!(
                 "node: {{ id: {id} }}\n\
                  access: [{{ certificate: ops, roles: [operator, orchestrator, approver, auditor] }}]\n"
