@@ -8,7 +8,7 @@ use node_id::NodeId;
 use crate::names::{BadName, DnsName, Endpoint, Host, HostName, Ids, MAX_NODES, NodeNames};
 
 /// Largest weight, which is HAProxy's.
-const MAX_WEIGHT: u64 = 256;
+pub(crate) const MAX_WEIGHT: u16 = 256;
 
 /// A node as the balancer sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +93,7 @@ fn node(at: &At<'_>, seen: &mut BTreeSet<NodeId>) -> Option<Node> {
         }
         (None, None) => None,
     };
-    let weight = fields.number_or("weight", 1..=MAX_WEIGHT, 1);
+    let weight = fields.number_or("weight", 1..=MAX_WEIGHT.into(), 1);
     let agent = fields.get("agent_check").map(parsed);
     let agent = match agent {
         Some(agent) => Some(agent?),

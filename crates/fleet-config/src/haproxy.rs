@@ -2,7 +2,7 @@
 
 use node_id::NODE_METADATA;
 
-use crate::fleet::{Fleet, Node, Pool};
+use crate::fleet::{Fleet, MAX_WEIGHT, Node, Pool};
 use crate::health::{SERVING, request};
 use crate::names::{DnsName, Host};
 use crate::{
@@ -21,6 +21,7 @@ pub fn text(fleet: &Fleet, front: &Front) -> String {
     let mut lines = vec!["# Written by `coffer fleet haproxy`.".to_owned()];
     lines.extend(settings());
     lines.extend(frontend(fleet, front));
+    let scale = scale(fleet);
     match &fleet.pool {
         Pool::Listed => {
             lines.extend(backend("create", Some(CREATION), true));
@@ -31,12 +32,13 @@ pub fn text(fleet: &Fleet, front: &Front) -> String {
                 let name = node.server_name.to_string();
                 server(
                     node,
-                    front,
+                    (front, scale),
                     &format!("{}{}", checked(&name, CREATES_EVERY), agent.unwrap_or_default()),
                 )
             }));
             lines.extend(backend("any", None, true));
-            let tracked = |node: &Node| server(node, front, &format!(" track {0}/{0}", name_of(node)));
+            let tracked =
+                |node: &Node| server(node, (front, scale), &format!(" track {0}/{0}", name_of(node)));
             lines.extend(fleet.nodes.iter().map(tracked));
         }
         Pool::Named { name, port, agent_port } => {
@@ -61,7 +63,7 @@ pub fn text(fleet: &Fleet, front: &Front) -> String {
         // A host that lost its power closes no connection.
         let check = format!("{} on-marked-down shutdown-sessions", checked(&name, LIVES_EVERY));
         let resolved = if is_followed(fleet, node) { RESOLVED } else { "" };
-        lines.push(server(node, front, &format!("{resolved}{check}")));
+        lines.push(server(node, (front, scale), &format!("{resolved}{check}")));
     }
     if matches!(fleet.pool, Pool::Named { .. }) {
         lines.extend(resolvers());
@@ -201,8 +203,16 @@ fn agent_check() -> &'static str {
     " agent-check agent-inter 1s"
 }
 
-fn server(node: &Node, front: &Front, options: &str) -> String {
-    let (name, endpoint, weight) = (name_of(node), &node.endpoint, node.weight);
+/// Returns the factor by which weights are written.
+///
+/// HAProxy keeps the whole part of a weight that an agent check has changed, and a server of weight 0 gets no request.
+fn scale(fleet: &Fleet) -> u16 {
+    let largest = fleet.nodes.iter().map(|node| node.weight).max().unwrap_or(1);
+    MAX_WEIGHT / largest.max(1)
+}
+
+fn server(node: &Node, (front, scale): (&Front, u16), options: &str) -> String {
+    let (name, endpoint, weight) = (name_of(node), &node.endpoint, node.weight.saturating_mul(scale));
     format!(
         "    server {name} {endpoint} weight {weight}{}{options}",
         tls(front, &node.server_name.to_string())
@@ -217,7 +227,7 @@ fn template((name, port): (&DnsName, u16), slots: usize, front: &Front, every: &
         DnsName::Service(service, _) => service.clone(),
     };
     let options = [RESOLVED, &tls(front, &host), &checked(&host, every), agent].concat();
-    format!("    server-template node- 1-{slots} {target}{options}")
+    format!("    server-template node- 1-{slots} {target} weight {MAX_WEIGHT}{options}")
 }
 
 fn resolvers() -> Vec<String> {
@@ -283,22 +293,22 @@ mod tests {
         assert_eq!(
             servers(&text, "backend create"),
             [
-                format!("server node-1 {one}:7443 weight 3 {} {} {agent}", tls(one), check(one, "1s")),
-                format!("server node-20 192.0.2.20:7443 weight 1 {} {}", tls(twenty), check(twenty, "1s")),
+                format!("server node-1 {one}:7443 weight 255 {} {} {agent}", tls(one), check(one, "1s")),
+                format!("server node-20 192.0.2.20:7443 weight 85 {} {}", tls(twenty), check(twenty, "1s")),
             ]
         );
         assert_eq!(
             servers(&text, "backend any"),
             [
-                format!("server node-1 {one}:7443 weight 3 {} track node-1/node-1", tls(one)),
-                format!("server node-20 192.0.2.20:7443 weight 1 {} track node-20/node-20", tls(twenty)),
+                format!("server node-1 {one}:7443 weight 255 {} track node-1/node-1", tls(one)),
+                format!("server node-20 192.0.2.20:7443 weight 85 {} track node-20/node-20", tls(twenty)),
             ]
         );
         let down = "on-marked-down shutdown-sessions";
         assert_eq!(
             servers(&text, "backend node-20"),
             [format!(
-                "server node-20 192.0.2.20:7443 weight 1 {} {} {down}",
+                "server node-20 192.0.2.20:7443 weight 85 {} {} {down}",
                 tls(twenty),
                 check(twenty, "500ms")
             )]
@@ -321,7 +331,8 @@ mod tests {
             let text = text(&named(name), &front());
             let create = servers(&text, "backend create");
             assert_eq!(create.len(), 1);
-            let begin = format!("server-template node- 1-2 {target} resolvers dns init-addr none ssl ");
+            let begin =
+                format!("server-template node- 1-2 {target} weight 256 resolvers dns init-addr none ssl ");
             assert!(create[0].starts_with(&begin), "{create:?}");
             assert!(create[0].contains("verifyhost fleet.example.org"), "{create:?}");
             assert!(create[0].ends_with("agent-check agent-inter 1s agent-port 7445"), "{create:?}");

@@ -13,7 +13,8 @@ use crate::ids::ContainerId;
 pub struct LimitEvents {
     /// Processes that the kernel killed for lack of memory, of the container or of the host.
     pub oom_kills: u64,
-    /// Times that the container could not get memory because it had reached its own limit. `None` if this kernel does not count them.
+    /// Times that the container could not get memory because it had reached its own limit. `None` in cgroup v1, whose `memory.failcnt`
+    /// stays at zero on recent kernels.
     pub limit_hits: Option<u64>,
     /// Processes and threads that the kernel refused to make because the container had reached its limit.
     pub forks_refused: u64,
@@ -40,8 +41,6 @@ impl LimitEvents {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counters {
     memory: Option<Count>,
-    /// Hits of the limit in cgroup v1: of memory, and of memory with swap. The first one is missing in v2, which has them in `memory`.
-    failures: [Option<Count>; 2],
     processes: Option<Count>,
     /// Number of processes and threads, and its limit.
     number: Option<(Count, Count)>,
@@ -59,7 +58,6 @@ impl Counters {
         let of_processes = |name: &'static str| find("pids", name, name);
         Self {
             memory: find("memory", "memory.events", "memory.oom_control"),
-            failures: ["memory.failcnt", "memory.memsw.failcnt"].map(|name| find("memory", name, name)),
             processes: of_processes("pids.events"),
             number: of_processes("pids.current").zip(of_processes("pids.max")),
         }
@@ -70,13 +68,10 @@ impl Counters {
         let count = |file: &Option<Count>, name| {
             file.as_ref().and_then(|file| file.read(|text| value(text, name))).unwrap_or(0)
         };
-        let number = |file: &Option<Count>| file.as_ref()?.read(|text| text.trim().parse::<u64>().ok());
-        let of_v1 =
-            number(&self.failures[0]).map(|hits| hits.saturating_add(number(&self.failures[1]).unwrap_or(0)));
-        let of_v2 = || self.memory.as_ref()?.read(|text| value(text, "oom"));
+        let limit_hits = || self.memory.as_ref()?.read(|text| value(text, "oom"));
         LimitEvents {
             oom_kills: count(&self.memory, "oom_kill"),
-            limit_hits: of_v1.or_else(of_v2),
+            limit_hits: limit_hits(),
             forks_refused: count(&self.processes, "max"),
         }
     }
@@ -141,9 +136,7 @@ mod tests {
         let at = |name: &str| root.path().join(name).join(id.as_str());
         for (name, file, text) in [
             ("unified", "memory.events", "oom 4\noom_kill 1\n"),
-            ("memory", "memory.oom_control", "oom_kill 2\n"),
-            ("memory", "memory.failcnt", "5\n"),
-            ("memory", "memory.memsw.failcnt", "6\n"),
+            ("memory", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"),
             ("pids", "pids.events", "max 3\n"),
             ("pids", "pids.current", "6\n"),
             ("pids", "pids.max", "8\n"),
@@ -160,7 +153,7 @@ mod tests {
         };
         let found = |membership: &str| counters(membership).read();
         let hybrid = "4:memory:/ID\n3:pids:/ID\n0::/\n";
-        assert_eq!(found(hybrid), LimitEvents { oom_kills: 2, forks_refused: 3, limit_hits: Some(11) });
+        assert_eq!(found(hybrid), LimitEvents { oom_kills: 2, forks_refused: 3, limit_hits: None });
         assert_eq!([1, 2, 3].map(|more| counters(hybrid).can_start(more)), [true, true, false]);
         assert!(counters("0::/ID\n").can_start(3), "the kernel does not say");
         fs::write(at("pids").join("pids.max"), "max\n").unwrap();
