@@ -186,9 +186,9 @@ test("a lost sandbox is no result and never comes back as another", async () => 
   await sandbox.kill();
   // Ended by request, it is no failure.
   const stopped = await Sandbox.create({ profile: "open", client });
-  await stopped.kill();
+  await client.runs.stopRun({ runId: stopped.runId });
   const late = await thrown(stopped.files.list());
-  assert(late instanceof RunNotReady && !(late instanceof InfrastructureError));
+  assert(late instanceof RunNotReady && !(late instanceof InfrastructureError), String(late));
 });
 
 test("a command that loses its daemon says so and the sandbox goes on", async () => {
