@@ -127,7 +127,8 @@ async fn two_hundred_requests_at_once_never_exceed_a_bound() {
     let (made, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     assert_eq!((made.len(), refused.len()), (3, 197));
     for refused in refused {
-        assert_eq!(reason(&refused.unwrap_err()), "TENANT_LIMIT");
+        let refused = refused.unwrap_err();
+        assert_eq!(reason(&refused), "TENANT_LIMIT", "{refused}");
     }
     // A run that ends gives its part back.
     let id = made.into_iter().next().unwrap().unwrap().into_inner().run.unwrap().run_id;

@@ -122,6 +122,10 @@ defaults
     retries 2
     retry-on conn-failure
     option redispatch 1
+    # What was on its way to a node that dies fails in the form of gRPC.
+    http-error status 502 file /dev/null hdr grpc-status 14 hdr grpc-message 'the node does not answer'
+    http-error status 503 file /dev/null hdr grpc-status 14 hdr grpc-message 'the node does not answer'
+    http-error status 504 file /dev/null hdr grpc-status 14 hdr grpc-message 'the node does not answer'
     # Requests of several clients share a connection: a node has few connections for one address.
     http-reuse always
     default-server fall 2 rise 1"
