@@ -39,6 +39,8 @@ impl Browser {
             browser.head("POST", "/sign-in/token"),
             browser.origin
         );
+        // The one character of Base64 that a form has as another.
+        let secret = secret.replace('+', "%2B");
         let answer = ask(&browser.address, &head, &format!("token={secret}")).await;
         let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: "));
         let cookie = cookie.unwrap_or_else(|| panic!("{name} cannot sign in: {answer}"));
