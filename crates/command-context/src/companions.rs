@@ -1,7 +1,6 @@
 //! The companions of a run, from the command line and from a Compose file.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,6 +9,7 @@ use presentation::quantity;
 use wire::v1::readiness::{Check, Command};
 use wire::v1::{Companion, Readiness};
 
+use crate::file;
 use crate::variables::secret;
 
 #[derive(Args, Debug)]
@@ -157,11 +157,7 @@ fn memory(text: &str) -> Result<u32, String> {
 /// Reads a Compose file. The message of a failure has every problem, with its line.
 fn project(path: &Path, run: Option<&str>) -> Result<compose::Project, Failure> {
     let name = path.display().to_string();
-    let mut text = String::new();
-    let most = compose::MAX_FILE_BYTES as u64 + 1;
-    std::fs::File::open(path)
-        .and_then(|file| file.take(most).read_to_string(&mut text))
-        .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
+    let text = file::text(path).map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
     compose::read(&name, &text, run).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         let problems = problems.join("\n  ");

@@ -1,12 +1,10 @@
 //! Options that both commands have: the nodes, and the side of the balancer that clients see.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use document::MAX_FILE_BYTES;
+use command_context::file;
 use fleet_config::{Directory, DnsName, Fleet, Front, Ids, NodeNames};
 use presentation::failure::Failure;
 
@@ -74,15 +72,9 @@ impl Nodes {
     }
 }
 
-fn read(file: &Path) -> Result<Fleet, Failure> {
-    let shown = file.display().to_string();
-    let mut text = String::new();
-    let most = MAX_FILE_BYTES as u64;
-    let opened = File::open(file).and_then(|opened| opened.take(most + 1).read_to_string(&mut text));
-    opened.map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-    if text.len() as u64 > most {
-        return Err(Failure::usage(format!("{shown}: is larger than {most} bytes")));
-    }
+fn read(path: &Path) -> Result<Fleet, Failure> {
+    let shown = path.display().to_string();
+    let text = file::text(path).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
     Fleet::read(&shown, &text).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::usage(problems.join("\n"))
@@ -92,6 +84,7 @@ fn read(file: &Path) -> Result<Fleet, Failure> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use document::MAX_FILE_BYTES;
     use fleet_config::Pool;
 
     use super::*;

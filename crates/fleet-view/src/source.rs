@@ -1,15 +1,13 @@
 //! The nodes of a fleet: a list in a file, or the addresses of a DNS name.
 
 use std::convert::Infallible;
-use std::fs::File;
-use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use cofferdam_client::{Endpoint, NodeId};
-use document::MAX_FILE_BYTES;
+use command_context::file;
 use fleet_config::{DnsName, Host, HostName, MAX_NODES};
 use presentation::failure::Failure;
 use tokio::net::lookup_host;
@@ -59,15 +57,10 @@ impl Source {
     }
 }
 
-fn listed(file: &Path) -> Result<Vec<Member>, Failure> {
-    let shown = file.display().to_string();
-    let mut text = String::new();
-    let most = MAX_FILE_BYTES as u64;
-    let read = File::open(file).and_then(|opened| opened.take(most + 1).read_to_string(&mut text));
-    read.map_err(|error| Failure::usage(format!("the fleet's nodes: {shown}: {error}")))?;
-    if text.len() as u64 > most {
-        return Err(Failure::usage(format!("the fleet's nodes: {shown}: is larger than {most} bytes")));
-    }
+fn listed(path: &Path) -> Result<Vec<Member>, Failure> {
+    let shown = path.display().to_string();
+    let text =
+        file::text(path).map_err(|error| Failure::usage(format!("the fleet's nodes: {shown}: {error}")))?;
     let fleet = fleet_config::Fleet::read(&shown, &text).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::usage(problems.join("\n"))
@@ -126,6 +119,8 @@ fn https(address: &impl ToString) -> Result<Endpoint, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use document::MAX_FILE_BYTES;
+
     use super::*;
 
     #[test]
