@@ -1,7 +1,8 @@
 //! Calls of a daemon that is observed by all means at once, against the same calls of one that is not.
 //!
-//! The observed daemon has its metrics scraped, exports one trace in ten, and serves its console to twenty open pages. Both daemons are the
-//! same program and take turns, which are so far apart that no work of one falls on the other.
+//! The observed daemon has its metrics scraped, exports one trace in ten, and serves its console to twenty open pages. It takes turns with
+//! two that are not observed, which are so far apart that no work of one falls on another. The difference between these two, which should
+//! have none, says how far the rest is to be believed.
 
 mod browsers;
 mod observers;
@@ -21,8 +22,9 @@ use crate::stage::{FILE_BYTES, Stage};
 use crate::table::{Most, Row, Table};
 use crate::usage::Watched;
 
-/// Rounds that are thrown away.
-const WARM_UP: usize = 1;
+/// Rounds of the same daemons. Two daemons of the same program differ by a few per cent, because their memory lies differently, so each is
+/// measured for a short time only.
+const ROUNDS: usize = 2;
 /// Times that the calls of a turn are repeated.
 const CYCLES: usize = 100;
 /// The calls of a cycle, each with its number.
@@ -44,7 +46,7 @@ pub(crate) async fn run(args: &Args) -> ExitCode {
 /// One call, measured in each round: its medians and its 99th percentiles.
 type Quantiles = [Sample; 2];
 
-/// The measures of one daemon.
+/// The measures of all daemons of one kind.
 #[derive(Default)]
 struct Measures {
     calls: [Quantiles; CALLS.len()],
@@ -54,48 +56,64 @@ struct Measures {
 
 async fn measure(rounds: usize) -> Vec<Row> {
     let mut observers = Observers::default();
-    let plain = stage(String::new()).await;
-    let observed = stage(observers.config().await).await;
-    observers.watch(&observed.daemon).await;
-    let mut measures = [Measures::default(), Measures::default()];
-    let all = WARM_UP + rounds;
-    for round in 0..all {
-        let mut sides = [(&plain, 0), (&observed, 1)];
-        if !round.is_multiple_of(2) {
-            sides.reverse();
+    let mut measures: [Measures; 3] = Default::default();
+    for done in (0..rounds).step_by(ROUNDS) {
+        let observed = stage(observers.config().await).await;
+        observers.watch(&observed.daemon).await;
+        let stages = [stage(String::new()).await, observed, stage(String::new()).await];
+        for stage in &stages {
+            turn(stage, Duration::ZERO).await; // thrown away
         }
-        for (stage, side) in sides {
-            let (calls, spent) = turn(stage).await;
-            if round < WARM_UP {
-                continue;
+        for round in done..(done + ROUNDS).min(rounds) {
+            // Each is the first as often as the others are.
+            for place in 0..stages.len() {
+                let side = (round + place) % stages.len();
+                let (calls, spent) = turn(&stages[side], SETTLED).await;
+                measures[side].spent.add(spent);
+                for (quantiles, sample) in measures[side].calls.iter_mut().zip(calls) {
+                    quantiles[0].add(sample.median());
+                    quantiles[1].add(sample.p99());
+                }
             }
-            measures[side].spent.add(spent);
-            for (quantiles, sample) in measures[side].calls.iter_mut().zip(calls) {
-                quantiles[0].add(sample.median());
-                quantiles[1].add(sample.p99());
-            }
+            eprintln!("round {} of {rounds}: done", round + 1);
         }
-        eprintln!("round {} of {}: done", round + 1, all);
+        observers.leave().await;
     }
-    let noted = observers.end().await;
-    let [plain, observed] = &measures;
-    let names = CALLS.iter().map(|(name, _)| *name);
-    let quantiles =
-        names.zip(plain.calls.iter().zip(&observed.calls)).flat_map(|(name, (plain, observed))| {
-            [("p50", MEDIAN), ("p99", P99)].into_iter().zip(plain.iter().zip(observed)).map(
-                move |((quantile, most), (plain, observed))| {
-                    let what = format!("{name}, {quantile}");
-                    Row::of_time(what, Some(plain.median()), observed.median(), Most::Times(most))
-                },
-            )
-        });
-    let spent = Row::of_time(
-        "processor time of cofferd in a turn".to_owned(),
-        Some(plain.spent.median()),
-        observed.spent.median(),
-        Most::Unbounded,
-    );
-    quantiles.chain([spent]).chain(noted).collect()
+    let [plain, observed, again] = &measures;
+    let all = Measures::both(plain, again);
+    let mut rows = all.against(observed, "", [Most::Times(MEDIAN), Most::Times(P99)]);
+    rows.extend(observers.counts());
+    rows.extend(plain.against(again, "plain and plain: ", [Most::Unbounded, Most::Unbounded]));
+    rows
+}
+
+impl Measures {
+    fn both(one: &Self, other: &Self) -> Self {
+        let mut both = Self::default();
+        for measures in [one, other] {
+            both.spent.extend(measures.spent.clone());
+            for (quantiles, more) in both.calls.iter_mut().zip(&measures.calls) {
+                quantiles.iter_mut().zip(more).for_each(|(sample, more)| sample.extend(more.clone()));
+            }
+        }
+        both
+    }
+
+    /// Returns a row for each call and quantile, and one for processor time.
+    fn against(&self, other: &Self, before: &str, most: [Most; 2]) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for ((name, _), (ours, theirs)) in CALLS.iter().zip(self.calls.iter().zip(&other.calls)) {
+            for ((quantile, most), (one, other)) in
+                ["p50", "p99"].into_iter().zip(most).zip(ours.iter().zip(theirs))
+            {
+                let what = format!("{before}{name}, {quantile}");
+                rows.push(Row::of_time(what, Some(one.median()), other.median(), most));
+            }
+        }
+        let what = format!("{before}processor time of cofferd in a turn");
+        rows.push(Row::of_time(what, Some(self.spent.median()), other.spent.median(), Most::Unbounded));
+        rows
+    }
 }
 
 /// Starts a daemon and a run for all of its calls.
@@ -108,8 +126,8 @@ async fn stage(config: String) -> Stage {
     .await
 }
 
-/// Makes the calls of one turn. Returns the times of each, and the processor time that the daemon took for all of it.
-async fn turn(stage: &Stage) -> (Vec<Sample>, Duration) {
+/// Waits for a time without calls, and makes the calls of one turn. Returns the times of each, and the processor time that the daemon took for all of it.
+async fn turn(stage: &Stage, quiet: Duration) -> (Vec<Sample>, Duration) {
     let parts = Parts::default();
     let content = format!("{:63}\n", "a line of a file that an agent writes").repeat(FILE_BYTES / 64);
     let operations = [calls::read("file"), calls::exec(&["true"]), calls::write("written", &content)];
@@ -123,7 +141,7 @@ async fn turn(stage: &Stage) -> (Vec<Sample>, Duration) {
         });
         contenders.push(Contender::new(name, turns, act.await));
     }
-    tokio::time::sleep(SETTLED).await;
+    tokio::time::sleep(quiet).await;
     let daemon = Watched::new("cofferd", stage.daemon.pid());
     let before = daemon.spent();
     let samples = hold(contenders, CYCLES).await;

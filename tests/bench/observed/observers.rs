@@ -49,7 +49,7 @@ pub(super) struct Noted {
     pub(super) refreshes: AtomicUsize,
 }
 
-/// The observers of one daemon.
+/// The observers of one daemon after another.
 #[derive(Default)]
 pub(super) struct Observers {
     noted: Arc<Noted>,
@@ -76,22 +76,27 @@ impl Observers {
     /// Begins to scrape the daemon and opens the pages. Returns when all of them have their stream of events.
     pub(super) async fn watch(&mut self, daemon: &Daemon) {
         let metrics = daemon.told("metrics are at /metrics address=");
+        let before = self.noted.streams.load(Ordering::Relaxed);
         self.tasks.spawn_on(scrape(metrics, self.noted.clone()), RUNTIME.handle());
         for number in 0..WATCHERS {
             let browser = Browser::signed_in(daemon, &format!("watcher-{number}")).await;
             let watcher = browser.watch(PAGES[number % PAGES.len()], self.noted.clone());
             self.tasks.spawn_on(watcher, RUNTIME.handle());
         }
-        let have_begun = async || self.noted.streams.load(Ordering::Relaxed) == WATCHERS;
+        let have_begun = async || self.noted.streams.load(Ordering::Relaxed) == before + WATCHERS;
         until("the pages have no streams of events", have_begun).await;
     }
 
-    /// Ends them. Returns rows with the counts of what they observed, none of which may be 0.
-    pub(super) async fn end(mut self) -> Vec<Row> {
+    /// Ends the observers of one daemon. What they have counted is kept.
+    pub(super) async fn leave(&mut self) {
         if let Some(ended) = self.tasks.try_join_next() {
             panic!("an observer has ended: {ended:?}");
         }
         self.tasks.shutdown().await;
+    }
+
+    /// Returns rows with the counts of what was observed, none of which may be 0.
+    pub(super) fn counts(&self) -> Vec<Row> {
         let Noted { spans, scrapes, streams, refreshes } = &*self.noted;
         let counts = [
             ("spans received", spans),
