@@ -49,6 +49,11 @@ impl Context {
         (context.trace != [0; 16] && context.span != [0; 8]).then_some(context)
     }
 
+    /// Returns true if the context's maker records the trace.
+    pub fn is_sampled(&self) -> bool {
+        self.sampled
+    }
+
     /// Returns the trace's id as 32 hexadecimal digits.
     pub fn trace_id(&self) -> String {
         hex::encode(self.trace)

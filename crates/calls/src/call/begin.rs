@@ -114,9 +114,11 @@ pub(super) async fn begin(
     }
 }
 
-/// Returns the span by which lines of the log that are written during the call name its trace. A call without a trace has none.
+/// Returns the span by which lines of the log that are written during the call name its trace. A call whose trace is not sampled has none,
+/// because a span takes several microseconds.
 pub(super) fn log_span(trace: Option<&CallTrace>) -> Span {
-    let Some(context) = trace.map(CallTrace::context) else { return Span::none() };
+    let context = trace.map(CallTrace::context).filter(|context| context.is_sampled());
+    let Some(context) = context else { return Span::none() };
     tracing::info_span!("call", trace_id = context.trace_id(), span_id = context.span_id())
 }
 
