@@ -240,7 +240,8 @@ impl Daemon {
             let lacks: Vec<_> = self.lacks.iter().map(|name| format!("-{name}")).collect();
             words.push("setpriv".into());
             words.extend(
-                ["bounding-set", "inh-caps"].map(|set| format!("--{set}={}", lacks.join(",")).into()),
+                ["bounding-set", "inh-caps"]
+                    .map(|set| OsString::from(format!("--{set}={}", lacks.join(",")))),
             );
             words.push("--".into());
         }

@@ -56,10 +56,10 @@ async fn main_cases_pass(kind: Kind, half: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn main_cases_pass_through_envoy() {
-    main_cases_pass(Kind::Envoy, &crate::python_sdk::BLOCKING).await;
+    Box::pin(main_cases_pass(Kind::Envoy, &crate::python_sdk::BLOCKING)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn main_cases_pass_through_haproxy() {
-    main_cases_pass(Kind::Haproxy, &crate::python_sdk::ASYNCHRONOUS).await;
+    Box::pin(main_cases_pass(Kind::Haproxy, &crate::python_sdk::ASYNCHRONOUS)).await;
 }

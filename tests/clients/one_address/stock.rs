@@ -227,7 +227,7 @@ async fn processes(run: &Run) {
     let cat = start(v1::ProcessRequest { stdin: true, ..process::command(&["cat"]) });
     let id = processes.start_process(cat).await.unwrap().into_inner().process.unwrap().process_id;
     let mut output = processes.attach_process(attach(&id)).await.unwrap().into_inner();
-    for (offset, data, close) in [(0, &b"one\n"[..], false), (4, b"two\n", true)] {
+    for (offset, data, close) in [(0, &b"one\n"[..], false), (4, &b"two\n"[..], true)] {
         let (run_id, process_id) = (run.id.clone(), id.clone());
         let input = v1::WriteStdinRequest { run_id, process_id, offset, data: data.to_vec(), close };
         processes.write_stdin(input).await.unwrap();
