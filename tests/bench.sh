@@ -95,6 +95,7 @@ if [[ " $* " == *" --lane runs "* ]]; then
 elif [[ " $* " == *" --lane forks "* ]]; then
     tests/images.sh dev >/dev/null
 elif [[ " $* " == *" --lane balanced "* ]]; then
+    ensure_networks || die "iproute2 could not be installed; the lines above say why."
     ensure_envoy || die "Envoy could not be installed; the lines above say why."
     distribution_tool haproxy "HAProxy, to compare with" || die "HAProxy could not be installed; the lines above say why."
 elif [[ $BENCH == lane && " $* " != *" --lane egress "* && " $* " != *" --lane opened "* && " $* " != *" --lane observed "* &&

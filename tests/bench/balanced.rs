@@ -20,7 +20,7 @@ use crate::sample::Sample;
 use crate::stage::{FILE_BYTES, succeeded};
 use crate::table::{Most, Row, Table};
 
-/// Nodes behind each balancer, of which one gets all calls.
+/// Nodes of each balancer. One of them gets all calls.
 const NODES: usize = 3;
 const NODE: u16 = 1;
 /// Rounds that are thrown away.

@@ -38,7 +38,7 @@ const AGENT_PORT: u16 = 7_445;
 /// Validity of a token: longer than any test.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Nodes, numbered from 1: each with a state, a socket and an address of its own.
+/// Nodes, numbered from 1, with separate states, sockets, networks and addresses.
 ///
 /// They trust one authority and one issuer, and share the directory of workspaces.
 pub struct Nodes {

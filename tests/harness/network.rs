@@ -1,4 +1,4 @@
-//! Hosts of their own on this machine: network namespaces with one address each.
+//! Network namespaces: hosts on this machine, with one address each.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr};
