@@ -1,7 +1,8 @@
 //! Creates at a rate, 3,000 a minute, on three nodes that have less room, while one of them is killed: each is one run.
 //!
 //! The test asks at this rate whatever the nodes do. A node that has no room refuses the create, and the client asks another node, or comes
-//! back when it was told to. So the rate is that of the requests. The rate of the runs depends on the machine, and is printed.
+//! back when it was told to. So the rate is that of the requests. The rate of the runs follows from the
+//! processors, because the engine starts a container for each, also for a warm start: it is printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,10 +85,12 @@ async fn each_create_is_one_run_although_a_node_is_killed_meanwhile() {
     let last = fates.values().map(|fate| fate.asked_at).max().unwrap();
     let cut_off = fates.values().filter(|fate| fate.is_cut_off).count();
     let in_time = fates.values().filter(|fate| fate.made_at <= minute).count();
+    let rate = f64::from(count) * 60.0 / all.as_secs_f64();
     let refusals: usize = fates.values().map(|fate| fate.refusals).sum();
     eprintln!(
-        "{count} creates were asked for in {last:.1?}, and {in_time} of them made in {minute:?}. Nodes refused {refusals} times for want of \
-         room, and {cut_off} creates were cut off and repeated. All were made and ended after {all:.1?}."
+        "{count} creates were asked for in {last:.1?}, and {in_time} of them made in {minute:?}. Nodes refused {refusals} times for \
+         want of room, and {cut_off} creates were cut off and repeated. All were made and ended after {all:.1?}: \
+         {rate:.0} a minute."
     );
     assert!(last < minute + LATE, "the last create was asked for after {last:?}");
     assert!(cut_off > 0, "no create was cut off");
