@@ -1,8 +1,8 @@
 //! Creates at a rate, 3,000 a minute, on three nodes that have less room, while one of them is killed: each is one run.
 //!
 //! The test asks at this rate whatever the nodes do. A node that has no room refuses the create, and the client asks another node, or comes
-//! back when it was told to. So the rate is that of the requests. The rate of the runs follows from the
-//! processors, because the engine starts a container for each, also for a warm start: it is printed.
+//! back when it was told to. So the rate is that of the requests. The rate of the runs follows from the processors, because the engine
+//! starts a container for each, also for a warm start. The test prints it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
