@@ -2,6 +2,7 @@
 
 mod sdks;
 mod stock;
+mod stubs;
 
 use std::time::Duration;
 

@@ -11,120 +11,31 @@ use harness::v1::call_stream_response::Event;
 use harness::v1::checkpoint_service_client::CheckpointServiceClient;
 use harness::v1::decide_approval_request::Decision;
 use harness::v1::file_service_client::FileServiceClient;
-use harness::v1::operation::Kind as Operation;
 use harness::v1::process_service_client::ProcessServiceClient;
-use harness::v1::result::Kind as Answer;
-use harness::v1::run_service_client::RunServiceClient;
 use harness::v1::session_service_client::SessionServiceClient;
 use harness::v1::terminal_service_client::TerminalServiceClient;
 use harness::v1::tool_service_client::ToolServiceClient;
-use harness::{calls, forks, process, reason, requests, session, until, v1};
-use node_id::{NODE_METADATA, NodeId};
+use harness::{calls, forks, process, reason, session, until, v1};
+use node_id::NodeId;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::service::Interceptor;
-use tonic::service::interceptor::InterceptedService;
+use tonic::Code;
 use tonic::transport::Channel;
-use tonic::{Code, Request, Status};
 use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+
+use super::stubs::{Address, Run};
 
 /// Bytes of the file that goes up and comes down: some messages, and windows of all streams.
 const FILE: usize = (9 << 20) + 17;
 /// Bytes of one message.
 const PIECE: usize = 1 << 20;
 
-/// Shows the token, and names the node, with each request.
-#[derive(Clone)]
-struct Metadata {
-    token: MetadataValue<Ascii>,
-    node: Option<u16>,
-}
-
-impl Interceptor for Metadata {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        request.metadata_mut().insert("authorization", self.token.clone());
-        if let Some(node) = self.node {
-            request.metadata_mut().insert(NODE_METADATA, node.into());
-        }
-        Ok(request)
-    }
-}
-
-type Connection = InterceptedService<Channel, Metadata>;
-
-/// Clients of the one address.
-#[derive(Clone)]
-struct Address {
-    channel: Channel,
-    token: MetadataValue<Ascii>,
-}
-
-impl Address {
-    /// Returns a connection for the requests to a node, or to any.
-    fn to(&self, node: Option<u16>) -> Connection {
-        let metadata = Metadata { token: self.token.clone(), node };
-        InterceptedService::new(self.channel.clone(), metadata)
-    }
-
-    /// Makes a run of a profile on a node, or on any.
-    async fn create(&self, profile: &str, node: Option<u16>) -> Result<Run, Status> {
-        let mut runs = RunServiceClient::new(self.to(node));
-        let id = runs.create_run(requests::managed(profile)).await?.into_inner().run.unwrap().run_id;
-        let node = NodeId::of_text(&id).unwrap().get();
-        Ok(Run { id, node, connection: self.to(Some(node)) })
-    }
-}
-
-/// A run, and a connection whose requests name its node.
-struct Run {
-    id: String,
-    node: u16,
-    connection: Connection,
-}
-
-impl Run {
-    /// Makes a call that may wait for a person.
-    async fn call(&self, operation: Operation) -> v1::CallResponse {
-        let request = v1::CallRequest {
-            run_id: self.id.clone(),
-            request: Some(operation.into()),
-            wait_for_approval: true,
-            ..Default::default()
-        };
-        let called = ToolServiceClient::new(self.connection.clone()).call(request).await;
-        called.unwrap().into_inner()
-    }
-
-    /// Makes a call that must succeed.
-    async fn ok(&self, operation: Operation) -> Answer {
-        let answer = self.call(operation).await;
-        assert_eq!(answer.status(), CallStatus::Succeeded, "{:?}", answer.error);
-        answer.into_kind().unwrap()
-    }
-
-    async fn read(&self, path: &str) -> String {
-        match self.ok(calls::read(path)).await {
-            Answer::Read(read) => read.content,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Stops the run; its state after that.
-    async fn stop(&self) -> v1::run::State {
-        let mut runs = RunServiceClient::new(self.connection.clone());
-        runs.stop_run(v1::StopRunRequest { run_id: self.id.clone() }).await.unwrap();
-        let shown = runs.get_run(v1::GetRunRequest { run_id: self.id.clone() }).await.unwrap();
-        shown.into_inner().run.unwrap().state()
-    }
-}
-
 /// Makes runs until each node has one, and plays all cases on each node at the same time.
 pub(super) async fn main_cases_pass(channel: Channel, token: &str, nodes: usize) {
-    let address = Address { channel, token: format!("Bearer {token}").parse().unwrap() };
+    let address = Address::new(channel, token);
     let mut runs = BTreeMap::new();
     until("the creates do not reach every node", async || {
         let run = address.create("harness", None).await.unwrap();
