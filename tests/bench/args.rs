@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const USAGE: &str = "\
-The benchmark of both lanes, of the audit log, of runs, of their way out, of their forks, and of a daemon that is observed.
+The benchmark of both lanes, of the audit log, of runs, of their way out, of their forks, of a daemon
+that is observed, and of balancers.
 
-  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs|egress|opened|forks|observed] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs|egress|opened|forks|observed|balanced] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
                  [--plot FILE] [--costs FILE] [--ratios] [--write-baseline] [--record-trace]
 
-  --lane LANE       only this one; runs, egress, opened, forks and observed are measured only when they are named
+  --lane LANE       only this one; runs, egress, opened, forks, observed and balanced are measured only when they are named
   --json FILE       also write everything that was measured
   --check           exit with 1 when a goal is missed, or with `--lane runs` a ratio to what is in tests/bench/baseline.json
   --rounds N        rounds of each comparison (30)
@@ -49,6 +50,8 @@ pub(crate) enum Lane {
     Forks,
     /// None of both: calls of a daemon with metrics, traces and an open console, against one without.
     Observed,
+    /// None of both: calls through a balancer, against direct ones.
+    Balanced,
 }
 
 /// How to run.
@@ -119,11 +122,17 @@ impl Args {
     }
 
     /// Whether this lane is measured. Runs take minutes and fetch what they are compared with, so they have to be named. Their
-    /// way out, their forks and the observed daemon have tables of their own.
+    /// way out, their forks, the observed daemon and balancers have tables of their own.
     pub(crate) fn has(&self, lane: Lane) -> bool {
         let is_named = matches!(
             lane,
-            Lane::Runs | Lane::Writes | Lane::Egress | Lane::Opened | Lane::Forks | Lane::Observed
+            Lane::Runs
+                | Lane::Writes
+                | Lane::Egress
+                | Lane::Opened
+                | Lane::Forks
+                | Lane::Observed
+                | Lane::Balanced
         );
         self.lane.map_or(!is_named, |only| only == lane)
     }
@@ -142,6 +151,7 @@ fn lane(name: &str) -> Result<Lane, String> {
         "opened" => Ok(Lane::Opened),
         "forks" => Ok(Lane::Forks),
         "observed" => Ok(Lane::Observed),
+        "balanced" => Ok(Lane::Balanced),
         _ => Err(format!("{name}: no lane\n\n{USAGE}")),
     }
 }

@@ -8,6 +8,7 @@
 mod agent;
 mod args;
 mod audit;
+mod balanced;
 mod contest;
 mod egress;
 mod engine;
@@ -59,6 +60,9 @@ async fn main() -> ExitCode {
     }
     if args.has(Lane::Observed) {
         return Box::pin(observed::run(&args)).await;
+    }
+    if args.has(Lane::Balanced) {
+        return Box::pin(balanced::run(&args)).await;
     }
     let mut report = Report::new(Host::look());
     if args.has(Lane::Container) {

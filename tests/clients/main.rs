@@ -12,6 +12,7 @@ mod grpclib;
 mod grpcurl;
 mod mcp;
 mod ocsf;
+mod one_address;
 mod python_sdk;
 mod rust_client;
 mod tool_lists;

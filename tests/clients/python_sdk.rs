@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use harness::{Daemon, binary, dev_image};
+use tokio::process::Command;
 
 use crate::tool_lists::python;
 
@@ -14,8 +15,8 @@ const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../clients/python");
 const PATIENCE: Duration = Duration::from_secs(280);
 
 /// Options of pytest for the two halves of the scenarios. Together they choose every test.
-const BLOCKING: [&str; 2] = ["-k", "not async"];
-const ASYNCHRONOUS: [&str; 2] = ["-k", "async"];
+pub(crate) const BLOCKING: [&str; 2] = ["-k", "not async"];
+pub(crate) const ASYNCHRONOUS: [&str; 2] = ["-k", "async"];
 
 /// One with the gRPC of two years ago: `COFFERDAM_FORMER_PYTHON`, or where `tests/run.sh` installs it.
 pub(crate) fn former_python() -> PathBuf {
@@ -37,21 +38,35 @@ async fn pass(file: &str) {
 async fn pass_with(python: &Path, file: &str, options: &[&str]) {
     let image = tokio::task::spawn_blocking(dev_image).await.unwrap();
     let daemon = Daemon::start().await;
-    let tests = tokio::process::Command::new(python)
+    let mut suite = suite(python, file, options);
+    suite
+        .env("COFFERDAM_TEST_ENDPOINT", format!("unix:{}", daemon.socket().display()))
+        .env("COFFERDAM_TEST_ROOTS", daemon.roots())
+        .env("COFFERDAM_TEST_IMAGE", image);
+    assert!(passes(suite).await > 0);
+}
+
+/// Returns the command that runs these tests. Its environment has to name a daemon.
+pub(crate) fn suite(python: &Path, file: &str, options: &[&str]) -> Command {
+    let mut suite = Command::new(python);
+    suite
         .args(["-m", "pytest", "-p", "no:cacheprovider", &format!("tests/test_{file}.py")])
         .args(options)
         .current_dir(SDK)
         .env("COFFERDAM_TEST_COFFERD", binary("cofferd"))
-        .env("COFFERDAM_TEST_ENDPOINT", format!("unix:{}", daemon.socket().display()))
-        .env("COFFERDAM_TEST_ROOTS", daemon.roots())
-        .env("COFFERDAM_TEST_IMAGE", image)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(PATIENCE, tests).await.expect("they do not end").unwrap();
+        .kill_on_drop(true);
+    suite
+}
+
+/// Runs tests, which must all pass; their number.
+pub(crate) async fn passes(mut suite: Command) -> usize {
+    let output = tokio::time::timeout(PATIENCE, suite.output()).await.expect("they do not end").unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains(" passed"), "{said}");
+    let (before, _) = said.rsplit_once(" passed").unwrap_or_else(|| panic!("{said}"));
+    let passed = before.split_whitespace().next_back();
+    passed.and_then(|passed| passed.parse().ok()).unwrap_or_else(|| panic!("{said}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,7 +16,7 @@ const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../clients/typescript");
 const PATIENCE: Duration = Duration::from_secs(280);
 
 /// `COFFERDAM_NODE`, or the one that `tests/run.sh` installs.
-fn node() -> PathBuf {
+pub(crate) fn node() -> PathBuf {
     let usual = || concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tools/conformance/bin/node").into();
     let node = std::env::var_os("COFFERDAM_NODE").map_or_else(usual, PathBuf::from);
     assert!(node.exists(), "Node.js is not installed: tests/run.sh does it, or set COFFERDAM_NODE");
@@ -76,24 +76,37 @@ async fn pass(file: &str) {
 
 /// The tests of one file, by this Node.js.
 async fn pass_with(node: &Path, file: &str) {
-    tokio::task::spawn_blocking(compile).await.unwrap();
     let image = tokio::task::spawn_blocking(dev_image).await.unwrap();
     let daemon = Daemon::start().await;
-    let tests = tokio::process::Command::new(node)
+    let mut suite = suite(node, file).await;
+    suite
+        .env("COFFERDAM_TEST_ENDPOINT", format!("unix:{}", daemon.socket().display()))
+        .env("COFFERDAM_TEST_ROOTS", daemon.roots())
+        .env("COFFERDAM_TEST_IMAGE", image);
+    assert!(passes(suite).await > 1);
+}
+
+/// Compiles the tests. Returns the command that runs those of one file; its environment has to name a daemon.
+pub(crate) async fn suite(node: &Path, file: &str) -> tokio::process::Command {
+    tokio::task::spawn_blocking(compile).await.unwrap();
+    let mut suite = tokio::process::Command::new(node);
+    suite
         // Without `--test` it is one process, which can be ended.
         .args(["--test-reporter=tap", &format!("dist/tests/{file}.test.js")])
         .current_dir(SDK)
         .env("COFFERDAM_TEST_COFFERD", binary("cofferd"))
-        .env("COFFERDAM_TEST_ENDPOINT", format!("unix:{}", daemon.socket().display()))
-        .env("COFFERDAM_TEST_ROOTS", daemon.roots())
-        .env("COFFERDAM_TEST_IMAGE", image)
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(PATIENCE, tests).await.expect("they do not end").unwrap();
+        .kill_on_drop(true);
+    suite
+}
+
+/// Runs tests, which must all pass; their number.
+pub(crate) async fn passes(mut suite: tokio::process::Command) -> usize {
+    let output = tokio::time::timeout(PATIENCE, suite.output()).await.expect("they do not end").unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("\n# skipped 0\n"), "{said}");
     let passed = said.lines().find_map(|line| line.strip_prefix("# pass ")).expect("it counts the tests");
-    assert!(passed.parse::<u32>().unwrap() > 1 && said.contains("\n# skipped 0\n"), "{said}");
+    passed.parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

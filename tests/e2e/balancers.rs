@@ -1,203 +1,24 @@
 //! One address of two nodes: Envoy, then HAProxy, with the configurations that `coffer fleet` writes.
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
+use harness::balancer::{Balancer, Kind, MAKERS, Nodes};
 use harness::v1::node_service_client::NodeServiceClient;
-use harness::{
-    Bearer, Certificates, Clients, Daemon, Issuer, Setup, binary, calls, reason, requests, until, v1,
-};
+use harness::{Bearer, Certificates, Clients, Daemon, Setup, calls, reason, requests, until, v1};
 use node_id::{NODE_METADATA, NodeId};
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
 use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-const GRANTS: &str = "{ claim: groups, value: ml, roles: [orchestrator] }";
-const HOUR: Duration = Duration::from_secs(3_600);
 /// Time within which what a dead node had must fail, and others must answer.
 const SOON: Duration = Duration::from_secs(2);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Envoy,
-    Haproxy,
-}
-
-/// Two nodes, and a balancer with one address of both.
-struct Fleet {
-    kind: Kind,
-    nodes: [Daemon; 2],
-    /// Signed by the authority of the nodes: theirs, and the balancer's.
-    inner: Certificates,
-    /// Signed by the authority of the clients: the balancer's, and a client's.
-    outer: Certificates,
-    issuer: Issuer,
-    directory: TempDir,
-    port: u16,
-    balancer: Option<Child>,
-}
-
-async fn node(number: u8, inner: &Certificates, issuer: &Issuer) -> Daemon {
-    let oidc = issuer.config_with_file(GRANTS);
-    let config = format!("node: {{ id: {number} }}\nagent_check: {{ listen: '127.0.0.1:0' }}\n{oidc}");
-    // No `access`: the certificate of the balancer has no role.
-    let tcp = inner.listen("tokens: {}");
-    Daemon::start_with(Setup { config, tcp, ..Setup::default() }).await
-}
 
 /// Where a daemon answers agent checks.
 fn agent(daemon: &Daemon) -> String {
     daemon.told("agent checks are answered address=")
-}
-
-impl Fleet {
-    async fn start(kind: Kind) -> Self {
-        let (inner, outer) = (Certificates::make(&["balancer"]), Certificates::make(&["ci"]));
-        let issuer = Issuer::default();
-        let (one, two) = tokio::join!(node(1, &inner, &issuer), node(2, &inner, &issuer));
-        // HAProxy reads a key beside its certificate.
-        for place in [outer.directory().join("server"), inner.client("balancer")] {
-            std::os::unix::fs::symlink("key.pem", place.join("cert.pem.key")).unwrap();
-        }
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let nodes = [one, two];
-        let directory = tempfile::tempdir().unwrap();
-        let mut fleet = Self { kind, nodes, inner, outer, issuer, directory, port, balancer: None };
-        fleet.write("").await;
-        fleet.balancer = Some(fleet.command().spawn().unwrap());
-        let mut client = fleet.client();
-        for node in ["1", "2"] {
-            until("the balancer does not serve", async || client.list(node).await.is_ok()).await;
-        }
-        fleet
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// Has `coffer fleet` write the configuration, with further lines of the list of nodes.
-    async fn write(&self, more: &str) {
-        let mut list = "nodes:\n".to_owned();
-        for (at, daemon) in self.nodes.iter().enumerate() {
-            let (id, address, agent) = (at + 1, daemon.address(), agent(daemon));
-            writeln!(
-                list,
-                "- {{ id: {id}, address: '{address}', server_name: localhost, agent_check: '{agent}' }}"
-            )
-            .unwrap();
-        }
-        std::fs::write(self.file("nodes.yaml"), list + more).unwrap();
-        let (verb, out) = match self.kind {
-            Kind::Envoy => ("envoy", self.file("envoy")),
-            Kind::Haproxy => ("haproxy", self.file("haproxy.cfg")),
-        };
-        let mut command = Command::new(binary("coffer"));
-        command.args(["fleet", verb, "--listen", &format!("127.0.0.1:{}", self.port), "--nodes"]);
-        command.arg(self.file("nodes.yaml")).arg("--listen-tls").arg(self.outer.directory().join("server"));
-        command.arg("--node-tls").arg(self.inner.client("balancer")).arg("--out").arg(out);
-        succeeded(&command.output().await.unwrap());
-        // Both programs find no fault, and no cause for a warning.
-        let mut check = match self.kind {
-            Kind::Envoy => self.envoy(&["--mode", "validate"]),
-            Kind::Haproxy => self.haproxy(&["-c"]),
-        };
-        let checked = check.output().await.unwrap();
-        succeeded(&checked);
-        let said = String::from_utf8_lossy(&checked.stderr).to_lowercase();
-        assert!(!said.contains("[warning]") && !said.contains("deprecated"), "{said}");
-    }
-
-    fn envoy(&self, options: &[&str]) -> Command {
-        // tests/run.sh installs it.
-        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/envoy/bin/envoy");
-        let mut command = Command::new(program);
-        command.args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "warning", "-c"]);
-        command.arg(self.file("envoy/envoy.json")).args(options).kill_on_drop(true);
-        command
-    }
-
-    fn haproxy(&self, options: &[&str]) -> Command {
-        let mut command = Command::new("haproxy");
-        command.arg("-f").arg(self.file("haproxy.cfg")).args(options).kill_on_drop(true);
-        command
-    }
-
-    fn command(&self) -> Command {
-        let mut command = match self.kind {
-            Kind::Envoy => self.envoy(&[]),
-            Kind::Haproxy => self.haproxy(&["-W"]),
-        };
-        let log = || Stdio::from(std::fs::File::create(self.file("log")).unwrap());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log());
-        command
-    }
-
-    /// Has the balancer take another configuration. Envoy sees it by itself.
-    async fn reload(&self, more: &str) {
-        self.write(more).await;
-        if self.kind == Kind::Haproxy {
-            self.signal(Signal::USR2);
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let id = self.balancer.as_ref().and_then(Child::id);
-        if let Some(pid) = id.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
-            kill_process(pid, signal).unwrap();
-        }
-    }
-
-    fn url(&self) -> String {
-        format!("https://localhost:{}", self.port)
-    }
-
-    /// Another connection through the balancer.
-    fn client(&self) -> Client {
-        self.client_with(Some("ci"))
-    }
-
-    fn client_with(&self, certificate: Option<&str>) -> Client {
-        let alice = Bearer::new(&self.issuer.token("alice", &["ml"], HOUR));
-        let endpoint = self.outer.endpoint_at(&self.url(), certificate).unwrap();
-        Client { clients: Clients::on(endpoint.connect_lazy()), alice }
-    }
-
-    /// Runs `coffer` through the balancer, which must succeed; its standard output.
-    async fn coffer(&self, line: &[&str]) -> String {
-        let mut command = Command::new(binary("coffer"));
-        command.env("COFFERDAM_ENDPOINT", self.url()).env("COFFERDAM_TLS", self.outer.client("ci"));
-        command.env("COFFERDAM_TOKEN", self.issuer.token("alice", &["ml"], HOUR)).env_remove("COFFERDAM_RUN");
-        let output = command.args(line).stdin(Stdio::null()).output().await.unwrap();
-        succeeded(&output);
-        String::from_utf8(output.stdout).unwrap()
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        // The workers of HAProxy end with their master.
-        self.signal(Signal::TERM);
-        if std::thread::panicking() {
-            eprintln!(
-                "--- the balancer's log ---\n{}",
-                std::fs::read_to_string(self.file("log")).unwrap_or_default()
-            );
-        }
-    }
-}
-
-fn succeeded(output: &Output) {
-    let said = [&output.stdout[..], &output.stderr].concat();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
 }
 
 struct Client {
@@ -206,6 +27,12 @@ struct Client {
 }
 
 impl Client {
+    /// Another connection through the balancer, with a client's certificate or without.
+    fn of(balancer: &Balancer, nodes: &Nodes, certificate: Option<&str>) -> Self {
+        let clients = Clients::on(balancer.endpoint(certificate).connect_lazy());
+        Self { clients, alice: Bearer::new(&nodes.token(MAKERS)) }
+    }
+
     /// A request for a node; "": for any.
     fn to<T>(&self, node: &str, message: T) -> Request<T> {
         let mut request = self.alice.shows(message);
@@ -271,8 +98,9 @@ async fn end_of(mut stream: tonic::Streaming<v1::WatchRunsResponse>) -> Result<(
 }
 
 async fn one_address_serves_both_nodes(kind: Kind) {
-    let mut fleet = Fleet::start(kind).await;
-    let mut client = fleet.client();
+    let mut nodes = Nodes::start(2).await;
+    let balancer = Balancer::start(kind, &nodes).await;
+    let mut client = Client::of(&balancer, &nodes, Some("ci"));
 
     // Runs by weight, and everything else by the header.
     let mut runs = Vec::new();
@@ -287,7 +115,8 @@ async fn one_address_serves_both_nodes(kind: Kind) {
     for (run_id, node) in &runs {
         let answer = client.echo(run_id, *node).await.unwrap();
         assert_eq!(answer.status(), v1::call_response::Status::Succeeded, "{answer:?}");
-        assert_eq!(fleet.coffer(&["exec", run_id, "--", "echo", "hi"]).await, "hi\n");
+        let line = ["exec", run_id, "--", "echo", "hi"];
+        assert_eq!(balancer.coffer(&nodes.token(MAKERS), &line).await, "hi\n");
     }
     for (node, ids) in [("1", &ones), ("2", &twos)] {
         let listed = client.list(node).await.unwrap().runs;
@@ -303,14 +132,14 @@ async fn one_address_serves_both_nodes(kind: Kind) {
     let bare = client.clients.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap_err();
     assert_eq!(reason(&bare), "PERMISSION_DENIED", "{bare}");
     assert!(bare.message().contains("cert:balancer has no role"), "{bare}");
-    fleet.client_with(None).list("1").await.unwrap_err();
+    Client::of(&balancer, &nodes, None).list("1").await.unwrap_err();
 
     // Another configuration, while streams go on.
     let mut streams = [client.watch(&ones[0], 1).await, client.watch(&twos[0], 2).await];
     for stream in &mut streams {
         stream.message().await.unwrap().unwrap();
     }
-    fleet.reload("- { id: 3, address: '127.0.0.1:9', server_name: localhost, weight: 2 }\n").await;
+    balancer.reload("- { id: 3, address: '127.0.0.1:9', server_name: localhost, weight: 2 }\n").await;
     until("the other configuration is not in force", async || {
         client.list("3").await.is_err_and(|refused| refused.code() == Code::Unavailable)
     })
@@ -324,14 +153,14 @@ async fn one_address_serves_both_nodes(kind: Kind) {
     tokio::time::timeout(Duration::from_secs(30), stopped).await.expect("the stream is silent");
 
     // A drain keeps runs away, and those that live are reached.
-    let mut node_two = NodeServiceClient::new(fleet.nodes[1].connect().await.channel);
+    let mut node_two = NodeServiceClient::new(nodes.daemons[1].connect().await.channel);
     let drain = v1::DrainNodeRequest { reason: "a new kernel".to_owned(), deadline: None };
     node_two.drain_node(drain).await.unwrap();
     client.creates_on_one_alone().await;
     client.echo(&twos[0], 2).await.unwrap();
 
     // The death of one node.
-    fleet.nodes[1].kill().await;
+    nodes.daemons[1].kill().await;
     let died = Instant::now();
     let ended = tokio::time::timeout(SOON, end_of(of_two)).await.expect("a stream of the dead node goes on");
     assert!(ended.is_err());

@@ -1,11 +1,12 @@
 //! Starting and stopping `cofferd`.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,6 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::client::Clients;
 use crate::engine::{self, docker};
 use crate::mounts::mounts_beneath;
+use crate::network::Network;
 
 /// Longer than anything here takes. The default image is imported when a daemon first starts on an engine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -68,6 +70,8 @@ pub struct Setup {
     pub environment: Vec<(&'static str, String)>,
     /// Capabilities that it lacks, as setpriv(1) names them.
     pub lacks: &'static [&'static str],
+    /// The host that it is on; absent: this one.
+    pub network: Option<Arc<Network>>,
 }
 
 /// A daemon. It ends with the value, and its directory with it.
@@ -77,6 +81,7 @@ pub struct Daemon {
     directory: TempDir,
     environment: Vec<(&'static str, String)>,
     lacks: &'static [&'static str],
+    network: Option<Arc<Network>>,
 }
 
 impl Daemon {
@@ -90,7 +95,8 @@ impl Daemon {
         let directory = tempfile::Builder::new().prefix("cofferdam-test-").tempdir_in("/var/tmp").unwrap();
         std::fs::create_dir(directory.path().join("roots")).unwrap();
         let environment = setup.environment.clone();
-        let mut daemon = Self { child: None, leash: None, directory, environment, lacks: setup.lacks };
+        let (lacks, network) = (setup.lacks, setup.network.clone());
+        let mut daemon = Self { child: None, leash: None, directory, environment, lacks, network };
         std::fs::write(daemon.config_path(), daemon.config(&setup)).unwrap();
         if !setup.policy.is_empty() {
             std::fs::create_dir(daemon.policy_dir()).unwrap();
@@ -107,9 +113,12 @@ impl Daemon {
         let tcp = if setup.tcp.is_empty() { String::new() } else { format!(", tcp: {{ {} }}", setup.tcp) };
         let mut config = format!(
             "listen: {{ unix: {{ path: {root}/cofferd.sock, mode: \"0660\" }}{tcp} }}\n\
-             state_dir: {root}/state\n\
-             workspace_roots: [{root}/roots]\n"
+             state_dir: {root}/state\n"
         );
+        // Nodes of a fleet may share theirs.
+        if !setup.config.contains("workspace_roots:") {
+            writeln!(config, "workspace_roots: [{root}/roots]").unwrap();
+        }
         // The engine of the `docker` command.
         if let Some(engine) = engine::address()
             && !setup.config.contains("docker:")
@@ -223,13 +232,22 @@ impl Daemon {
 
     /// The program. It keeps the pid of what starts it.
     fn command(&self) -> Command {
-        if self.lacks.is_empty() {
-            return Command::new(binary("cofferd"));
+        let mut words: Vec<OsString> = Vec::new();
+        if let Some(network) = &self.network {
+            words.extend(network.enter().map(OsString::from));
         }
-        let lacks: Vec<_> = self.lacks.iter().map(|name| format!("-{name}")).collect();
-        let mut command = Command::new("setpriv");
-        command.args(["bounding-set", "inh-caps"].map(|set| format!("--{set}={}", lacks.join(","))));
-        command.arg("--").arg(binary("cofferd"));
+        if !self.lacks.is_empty() {
+            let lacks: Vec<_> = self.lacks.iter().map(|name| format!("-{name}")).collect();
+            words.push("setpriv".into());
+            words.extend(
+                ["bounding-set", "inh-caps"]
+                    .map(|set| OsString::from(format!("--{set}={}", lacks.join(",")))),
+            );
+            words.push("--".into());
+        }
+        words.push(binary("cofferd").into());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         command
     }
 

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::missing_panics_doc)] // what cannot be set up fails its test
 
+pub mod balancer;
 pub mod book;
 mod client;
 mod container;
@@ -17,6 +18,7 @@ pub mod frames;
 mod image;
 mod issuer;
 mod mounts;
+mod network;
 mod probe;
 pub mod process;
 mod remote;
@@ -33,6 +35,7 @@ pub use engine_proxy::EngineProxy;
 pub use image::{Image, debian, dev_image, programs_image, rust_image, services_image};
 pub use issuer::Issuer;
 pub use mounts::mounts_beneath;
+pub use network::Network;
 pub use probe::{Libc, mcp_server, offers, offers_with, probe};
 pub use remote::{Bearer, Certificates};
 pub use run::{RunHandle, calls, requests};

@@ -3,6 +3,7 @@
 COFFERDAM_TEST_COFFERD    the program; tests that end a daemon start their own with it
 COFFERDAM_TEST_ENDPOINT   a daemon that runs already, and
 COFFERDAM_TEST_ROOTS      its workspace root
+COFFERDAM_TEST_TOKEN      a token that it takes, where it asks for one
 COFFERDAM_TEST_IMAGE      an image with bash and Python
 """
 
@@ -93,3 +94,5 @@ def environment(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a user has it."""
     monkeypatch.setenv("COFFERDAM_ENDPOINT", endpoint)
     monkeypatch.delenv("COFFERDAM_TOKEN", raising=False)
+    if token := os.environ.get("COFFERDAM_TEST_TOKEN"):
+        monkeypatch.setenv("COFFERDAM_TOKEN", token)

@@ -1,8 +1,12 @@
-"""The table that all SDKs share, for both halves of this one."""
+"""The table that all SDKs share, for both halves of this one.
+
+COFFERDAM_TEST_SCENARIOS    a regular expression of the scenarios to play, as `file: name`; all of them without it
+"""
 
 import asyncio
 import inspect
 import json
+import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -17,10 +21,12 @@ from proxy import Proxy
 import cofferdam
 
 TABLE = Path(__file__).parents[2] / "scenarios"
+CHOSEN = re.compile(os.environ.get("COFFERDAM_TEST_SCENARIOS", ""))
 SCENARIOS = [
-    pytest.param(scenario, id=f"{file.stem}: {scenario['name']}")
+    pytest.param(scenario, id=name)
     for file in sorted(TABLE.glob("*.yaml"))
     for scenario in yaml.safe_load(file.read_text())
+    if CHOSEN.search(name := f"{file.stem}: {scenario['name']}")
 ]
 WORKSPACES: Mapping[str, Any] = {"bind": cofferdam.Bind, "clone": cofferdam.Clone, "overlay": cofferdam.Overlay}
 MANAGED: Mapping[str, Any] = {"managed": cofferdam.Managed(), "kept": cofferdam.Managed(keep=True)}

@@ -9,6 +9,7 @@ use tonic::transport::{self, Channel};
 use crate::clients::Client;
 use crate::endpoint::Endpoint;
 use crate::error::{ConnectError, Unreachable};
+use crate::routed::Routed;
 use crate::tls::Tls;
 use crate::token::{Credentials, Token};
 
@@ -104,11 +105,15 @@ impl Connect {
     /// Connects, and so distinguishes a missing daemon from a failed call.
     pub async fn connect(&self) -> Result<Client, ConnectError> {
         let credentials = Credentials { token: self.token.clone(), node: self.node, trace: None };
-        Ok(Client::new(self.channel().await?, credentials))
+        Ok(Client::new(self.open().await?, credentials))
     }
 
-    /// Returns the bare connection, which sends no token.
-    pub async fn channel(&self) -> Result<Channel, ConnectError> {
+    /// Connects, and sends no token. Requests name the node of the first id in them that names one.
+    pub async fn channel(&self) -> Result<Routed<Channel>, ConnectError> {
+        Ok(Routed(self.open().await?))
+    }
+
+    async fn open(&self) -> Result<Channel, ConnectError> {
         let unusable = |_| ConnectError::Unusable(self.endpoint.clone());
         let mut endpoint = transport::Endpoint::from_shared(self.endpoint.to_string())
             .and_then(|endpoint| endpoint.user_agent(self.agent))

@@ -4,6 +4,7 @@
  * COFFERDAM_TEST_COFFERD    the program
  * COFFERDAM_TEST_ENDPOINT   a daemon that runs already, which most tests share, and
  * COFFERDAM_TEST_ROOTS      its workspace root; without them each file of tests starts its own
+ * COFFERDAM_TEST_TOKEN      a token that it takes, where it asks for one
  * COFFERDAM_TEST_IMAGE      an image with bash and Python
  */
 
@@ -137,6 +138,10 @@ function lines(text: string): string[] {
 /** The daemon that most tests share, as a user's environment names it. */
 export async function shared(): Promise<{ endpoint: string; roots: string }> {
   delete process.env["COFFERDAM_TOKEN"];
+  const token = process.env["COFFERDAM_TEST_TOKEN"];
+  if (token !== undefined) {
+    process.env["COFFERDAM_TOKEN"] = token;
+  }
   const endpoint = process.env["COFFERDAM_TEST_ENDPOINT"];
   const roots = process.env["COFFERDAM_TEST_ROOTS"];
   if (endpoint !== undefined && roots !== undefined) {

@@ -1,9 +1,13 @@
-/** The table that all SDKs share. */
+/**
+ * The table that all SDKs share.
+ *
+ * COFFERDAM_TEST_SCENARIOS    a regular expression of the scenarios to play, as `file: name`; all of them without it
+ */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import * as sdk from "@cofferdam/sdk";
@@ -66,10 +70,17 @@ const POSITIONS: Readonly<Record<string, readonly string[]>> = {
   type: ["text"],
 };
 
+const CHOSEN = new RegExp(process.env["COFFERDAM_TEST_SCENARIOS"] ?? "");
+
 const { endpoint, roots } = await shared();
 for (const file of readdirSync(TABLE).filter((name) => name.endsWith(".yaml"))) {
+  const scenarios = parse(readFileSync(join(TABLE, file), "utf8")) as Scenario[];
+  const chosen = [...scenarios.entries()].filter(([, { name }]) => CHOSEN.test(`${basename(file, ".yaml")}: ${name}`));
+  if (chosen.length === 0) {
+    continue;
+  }
   describe(file, () => {
-    for (const [number, scenario] of (parse(readFileSync(join(TABLE, file), "utf8")) as Scenario[]).entries()) {
+    for (const [number, scenario] of chosen) {
       test(scenario.name, () => play(scenario, join(roots, `${file}-${number}`)));
     }
   });

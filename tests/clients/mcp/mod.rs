@@ -15,6 +15,8 @@ use std::path::Path;
 
 use harness::{Daemon, RunHandle, requests, v1};
 
+pub(crate) use self::python::{Client, text};
+
 /// A run with a token of its own.
 async fn run_with_token(daemon: &Daemon, profile: &str, workspace: &Path) -> (RunHandle, String) {
     let request = v1::CreateRunRequest { issue_token: true, ..requests::bind(profile, workspace) };

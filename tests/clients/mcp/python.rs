@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connected client.
-pub(super) struct Client {
+pub(crate) struct Client {
     child: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
@@ -41,7 +41,7 @@ pub(super) fn with(mut setup: Value, more: Value) -> Value {
 
 impl Client {
     /// Connects as `setup` says.
-    pub(super) async fn connect(setup: Value) -> Self {
+    pub(crate) async fn connect(setup: Value) -> Self {
         let script = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/clients/python/mcp_client.py"));
         let mut child = Command::new(crate::tool_lists::python())
             .arg(script)
@@ -58,7 +58,7 @@ impl Client {
     }
 
     /// Does one thing and says what came of it.
-    pub(super) async fn step(&mut self, step: Value) -> Value {
+    pub(crate) async fn step(&mut self, step: Value) -> Value {
         self.begin(step).await;
         self.end().await
     }
@@ -76,12 +76,12 @@ impl Client {
     }
 
     /// Calls a tool.
-    pub(super) async fn call(&mut self, name: &str, arguments: Value) -> Value {
+    pub(crate) async fn call(&mut self, name: &str, arguments: Value) -> Value {
         self.step(json!({"do": "call", "name": name, "arguments": arguments})).await
     }
 
     /// Hangs up, in good order.
-    pub(super) async fn leave(self) {
+    pub(crate) async fn leave(self) {
         let Self { mut child, input, .. } = self;
         drop(input);
         let ended = tokio::time::timeout(PATIENCE, child.wait()).await.expect("the client does not end");
@@ -90,6 +90,6 @@ impl Client {
 }
 
 /// The text that a model sees first.
-pub(super) fn text(result: &Value) -> &str {
+pub(crate) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}"))
 }

@@ -1,29 +1,17 @@
-//! A node of three is killed and comes back, and another is drained: what that means for runs, calls and creates.
+//! A node of three is killed and comes back, and another is drained: what that means for runs and calls.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use harness::v1::CallRequest;
 use harness::v1::run::State;
-use harness::v1::{CallRequest, CreateRunRequest};
 use harness::{Clients, calls, reason, requests, until, v1};
 use tokio::task::JoinSet;
 use tonic::Code;
 
-use super::{Fleet, PATIENCE, SOON, VICTIM};
-
-async fn listed(clients: &mut Clients) -> Vec<v1::Run> {
-    let request = v1::ListRunsRequest { page_size: 1_000, ..Default::default() };
-    let mut answer = clients.runs.list_runs(request.clone()).await.unwrap().into_inner();
-    let mut runs = answer.runs;
-    while !answer.next_page_token.is_empty() {
-        let page = v1::ListRunsRequest { page_token: answer.next_page_token, ..request.clone() };
-        answer = clients.runs.list_runs(page).await.unwrap().into_inner();
-        runs.append(&mut answer.runs);
-    }
-    runs
-}
+use super::{Fleet, SOON, VICTIM, listed};
 
 async fn echo(clients: &mut Clients, run_id: &str) -> Result<(), tonic::Status> {
     let request = Some(calls::exec(&["echo", "hi"]).into());
@@ -128,101 +116,5 @@ async fn a_killed_node_costs_others_nothing_and_its_runs_are_adopted() {
     assert_eq!(kept.len(), RUNS);
     for id in &ids[2] {
         echo(&mut on_drained, id).await.unwrap();
-    }
-}
-
-/// Creates, of which some are cut off by the death of a node: 3,000 with `COFFERDAM_LONG`, 100 otherwise.
-#[tokio::test(flavor = "multi_thread")]
-async fn each_create_is_one_run_although_a_node_is_killed_meanwhile() {
-    const AT_ONCE: usize = 6;
-    let count = if std::env::var_os("COFFERDAM_LONG").is_some() { 3_000 } else { 100 };
-    let mut fleet = Fleet::start().await;
-    let clients = fleet.clients();
-    let next = Arc::new(AtomicUsize::new(0));
-    let done = Arc::new(AtomicUsize::new(0));
-    let is_down = Arc::new(AtomicBool::new(false));
-    let mut creating = JoinSet::new();
-    for _ in 0..AT_ONCE {
-        let (mut clients, next, done, is_down) =
-            (clients.clone(), next.clone(), done.clone(), is_down.clone());
-        creating.spawn(async move {
-            let mut cut_off = 0;
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= count {
-                    return cut_off;
-                }
-                let mut index = number % 3;
-                if index == VICTIM && is_down.load(Ordering::Relaxed) {
-                    // It was not asked, so another node may have the run.
-                    index = 2 * (number / 3 % 2);
-                }
-                cut_off += usize::from(create_and_stop(&mut clients[index], number, index == VICTIM).await);
-                done.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-    }
-    until("no run is made", async || done.load(Ordering::Relaxed) >= 10).await;
-    fleet.nodes[VICTIM].kill().await;
-    is_down.store(true, Ordering::Relaxed);
-    tokio::time::sleep(SOON).await;
-    fleet.nodes[VICTIM].launch().await;
-    is_down.store(false, Ordering::Relaxed);
-    let cut_off: usize = creating.join_all().await.into_iter().sum();
-    assert!(cut_off > 0, "no create was cut off");
-
-    let mut made = BTreeMap::<String, usize>::new();
-    for (clients, daemon) in clients.iter().zip(&fleet.nodes) {
-        let runs = listed(&mut clients.clone()).await;
-        assert!(!runs.is_empty() && runs.iter().all(|run| run.state() == State::Stopped), "{runs:?}");
-        for run in runs {
-            *made.entry(run.agent_id).or_default() += 1;
-        }
-        let (containers, mounts) = daemon.left_by_runs();
-        assert_eq!((containers, mounts), (Vec::new(), Vec::new()));
-    }
-    let expected: BTreeMap<_, _> = (0..count).map(|number| (agent(number), 1)).collect();
-    assert!(
-        made == expected,
-        "lost or doubled: {:?}",
-        made.iter().filter(|(_, runs)| **runs != 1).collect::<Vec<_>>()
-    );
-    assert_eq!(made.len(), count);
-}
-
-fn agent(number: usize) -> String {
-    format!("agent-{number}")
-}
-
-/// Makes a run and stops it. Repeats a request that was cut off at the same node, which may have made the run. Returns true
-/// after a cut.
-async fn create_and_stop(clients: &mut Clients, number: usize, may_die: bool) -> bool {
-    let request = CreateRunRequest {
-        request_id: format!("create-{number}"),
-        agent_id: agent(number),
-        ..requests::managed("p")
-    };
-    let (began, mut was_cut_off) = (Instant::now(), false);
-    let mut run_id = None;
-    loop {
-        let step = match &run_id {
-            None => {
-                let made = clients.runs.create_run(request.clone()).await;
-                made.map(|made| Some(made.into_inner().run.unwrap().run_id))
-            }
-            Some(run_id) => {
-                let stop = v1::StopRunRequest { run_id: String::clone(run_id) };
-                clients.runs.stop_run(stop).await.map(|_| None)
-            }
-        };
-        match step {
-            Ok(None) => return was_cut_off,
-            Ok(made) => run_id = made,
-            Err(failed) => {
-                assert!(may_die && began.elapsed() < PATIENCE, "create {number}: {failed}");
-                was_cut_off = true;
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! Three nodes of a fleet: `coffer --fleet` over all of them, and what the death and the drain of one means for the others.
 
+mod creates;
 mod death;
 mod view;
 
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use harness::{Certificates, Clients, Daemon, Setup, binary};
+use harness::{Certificates, Clients, Daemon, Setup, binary, v1};
 use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::task::JoinSet;
@@ -53,6 +54,11 @@ fn free_port() -> u16 {
 
 impl Fleet {
     async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// Starts nodes with further keys of `node`, each with a comma before it.
+    async fn start_with(keys: &str) -> Self {
         let certificates = Certificates::make(&["ops"]);
         let mut starting = JoinSet::new();
         let mut list = "nodes:\n".to_owned();
@@ -63,7 +69,7 @@ impl Fleet {
             let line = format!("- {{ id: {id}, address: '127.0.0.1:{port}', server_name: localhost }}\n");
             list.push_str(&line);
             let config = format!(
-                "node: {{ id: {id} }}\n\
+                "node: {{ id: {id}{keys} }}\n\
                  access: [{{ certificate: ops, roles: [operator, orchestrator, approver, auditor] }}]\n"
             );
             let policy = vec![("p.yaml", POLICY.to_owned())];
@@ -114,4 +120,17 @@ impl Fleet {
         };
         self.nodes.iter().map(client).collect()
     }
+}
+
+/// Returns all runs of a node, those that have ended too.
+async fn listed(clients: &mut Clients) -> Vec<v1::Run> {
+    let request = v1::ListRunsRequest { page_size: 1_000, ..Default::default() };
+    let mut answer = clients.runs.list_runs(request.clone()).await.unwrap().into_inner();
+    let mut runs = answer.runs;
+    while !answer.next_page_token.is_empty() {
+        let page = v1::ListRunsRequest { page_token: answer.next_page_token, ..request.clone() };
+        answer = clients.runs.list_runs(page).await.unwrap().into_inner();
+        runs.append(&mut answer.runs);
+    }
+    runs
 }
