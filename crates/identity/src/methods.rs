@@ -91,7 +91,10 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.BackupService/CreateBackup", &[Operator], IN_PERSON),
     row("/cofferdam.v1.BaseService/CreateBase", MAKERS, WIDE),
     row("/cofferdam.v1.BaseService/DeleteBase", MAKERS, WIDE),
+    // Files leave the host, and come to it from another one.
+    row("/cofferdam.v1.BaseService/ExportBase", &[Operator], IN_PERSON),
     row("/cofferdam.v1.BaseService/GetBase", MAKERS, WIDE),
+    row("/cofferdam.v1.BaseService/ImportBase", &[Operator], IN_PERSON),
     row("/cofferdam.v1.BaseService/ListBases", MAKERS, WIDE),
     row("/cofferdam.v1.BaseService/VerifyBase", MAKERS, WIDE),
     row("/cofferdam.v1.CheckpointService/CheckpointRun", MAKERS, RUNS),
@@ -121,6 +124,7 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.HostService/ExamineHost", EVERYBODY, WIDE),
     steers("/cofferdam.v1.HostService/GetPool", EVERYBODY, WIDE),
     row("/cofferdam.v1.ImageService/BuildImage", &[Operator], WIDE),
+    row("/cofferdam.v1.ImageService/ExportImage", &[Operator], IN_PERSON),
     row("/cofferdam.v1.ImageService/ImportImage", &[Operator], WIDE),
     row("/cofferdam.v1.ImageService/ListImages", &[Operator], WIDE),
     steers("/cofferdam.v1.LimitService/GetRateLimits", EVERYBODY, WIDE),
