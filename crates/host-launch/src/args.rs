@@ -547,7 +547,8 @@ mod tests {
         ] {
             assert_eq!(Args::parse(good.to_command_line()), Ok(good));
         }
-        let bad = [Task::Digest(most), Task::Export(most), Task::Import(most), identify].map(|task| args(&both, task));
+        let bad = [Task::Digest(most), Task::Export(most), Task::Import(most), identify]
+            .map(|task| args(&both, task));
         let lacking = [
             Task::Copy(most),
             Task::Fill,

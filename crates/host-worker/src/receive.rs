@@ -237,7 +237,8 @@ impl<R: Read> Receiver<R> {
 /// Returns the name of an entry, and notes it as the latest one of its directory.
 fn next_name(level: &mut Level, name: &[u8]) -> Result<EntryName, ReceiveFailure> {
     let name = EntryName::new(name).filter(|name| !name.is_temporary());
-    let name = name.ok_or(ReceiveFailure::Form("a name is none, leads elsewhere, or is of the daemon alone"))?;
+    let name =
+        name.ok_or(ReceiveFailure::Form("a name is none, leads elsewhere, or is of the daemon alone"))?;
     if level.latest.as_ref().is_some_and(|latest| *latest >= name) {
         return Err(ReceiveFailure::Form("names are not in their order, or one comes twice"));
     }

@@ -196,8 +196,7 @@ impl Walk<'_> {
         }
         self.pass(Entry::up())?;
         if let Some(into) = into {
-            let set =
-                fchmod(into, Mode::from_raw_mode(mode)).and_then(|()| futimens(into, &times(modified)));
+            let set = fchmod(into, Mode::from_raw_mode(mode)).and_then(|()| futimens(into, &times(modified)));
             set.map_err(|errno| self.write_failure(errno.into()))?;
         }
         Ok(())
@@ -384,13 +383,7 @@ impl Walk<'_> {
     }
 
     /// Sends the present name, whose rest follows.
-    fn begin(
-        &mut self,
-        kind: Kind,
-        mode: u32,
-        modified: (i64, u32),
-        rest: u64,
-    ) -> Result<(), TreeFailure> {
+    fn begin(&mut self, kind: Kind, mode: u32, modified: (i64, u32), rest: u64) -> Result<(), TreeFailure> {
         let name = self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
         self.pass(Entry { kind, mode, modified, name, rest })
     }

@@ -103,7 +103,13 @@ mod tests {
     use super::*;
 
     fn file() -> Entry {
-        Entry { kind: Kind::File, mode: 0o640, modified: (-7, 999_999_999), name: b"\xff\n".to_vec(), rest: 9 }
+        Entry {
+            kind: Kind::File,
+            mode: 0o640,
+            modified: (-7, 999_999_999),
+            name: b"\xff\n".to_vec(),
+            rest: 9,
+        }
     }
 
     #[test]

@@ -66,7 +66,9 @@ impl Images {
             Ok(end) => json!({
                 "phase": "done", "image_id": id.to_string(), "tar_sha256": end.sha256, "tar_bytes": end.size_bytes,
             }),
-            Err(refusal) => json!({ "phase": "failed", "reason": refusal.reason.as_str(), "why": refusal.message }),
+            Err(refusal) => {
+                json!({ "phase": "failed", "reason": refusal.reason.as_str(), "why": refusal.message })
+            }
         };
         self.record(event(), details).await?;
         send(sender, Part::End(sent?)).await

@@ -15,6 +15,7 @@ use crate::quantity;
 crate::verbs::verbs! {
     Import(import::Import),
     Build(build::Build),
+    Push(transfer_commands::PushImage),
     List(list::List),
     Show(show::Show),
 }

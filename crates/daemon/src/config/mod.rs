@@ -51,7 +51,6 @@ use serde_json::{Value, json};
 use store::OutcomeBounds;
 use terminals::Limits;
 
-
 pub(crate) use self::secrets::check as check_secrets;
 pub(crate) use alerts::Webhook;
 pub(crate) use changed::Change;

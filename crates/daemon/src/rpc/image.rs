@@ -22,7 +22,7 @@ const LINES: usize = 64;
 /// Maximum number of characters in a message. Lines of the engine have up to 32 KiB and are split.
 const MAX_LINE: usize = 16 * 1024;
 /// Maximum number of pieces of an export that wait for the client.
-const PIECES: usize = 4;
+pub(super) const PIECES: usize = 4;
 /// Maximum size of one piece, bytes.
 const MAX_PIECE: usize = 1 << 20;
 
@@ -33,8 +33,8 @@ pub(crate) struct Service {
     pub(crate) stop: CancellationToken,
 }
 
-/// Returns the rest of a request as pieces. Any other message is an error.
-fn pieces<T: Send + 'static>(
+/// Returns the rest of a request as pieces, for bases as well. Any other message is an error.
+pub(super) fn pieces<T: Send + 'static>(
     stream: Streaming<T>,
     piece: impl Fn(T) -> Option<Vec<u8>> + Send + 'static,
 ) -> Pieces {
@@ -54,7 +54,7 @@ fn parts(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-fn no_header() -> Refusal {
+pub(super) fn no_header() -> Refusal {
     Refusal::invalid("header", "is missing: send it in the first message")
 }
 

@@ -116,7 +116,9 @@ fn other_forms_than_that_of_a_base_are_refused() {
     let mut mode = stream(&[]);
     mode[FORMAT.len() + 1..][..4].copy_from_slice(&0o2755_u32.to_be_bytes());
     assert!(matches!(refused(&mode), ReceiveFailure::Form(_)));
-    for entry in [(Kind::Directory, &b"d"[..], &b"x"[..]), (Kind::Link, b"l", b""), (Kind::Link, b"l", b"a\0b")] {
+    for entry in
+        [(Kind::Directory, &b"d"[..], &b"x"[..]), (Kind::Link, b"l", b""), (Kind::Link, b"l", b"a\0b")]
+    {
         assert!(matches!(refused(&stream(&[entry])), ReceiveFailure::Form(_)), "{entry:?}");
     }
     let long = [b'x'; 5_000];

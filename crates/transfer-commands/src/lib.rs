@@ -1,0 +1,11 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod base;
+mod image;
+mod nodes;
+mod push;
+mod relay;
+
+pub use base::PushBase;
+pub use image::PushImage;
