@@ -258,6 +258,18 @@ mod tests {
         }
     }
 
+    /// An export takes files off the host, and an import of a base brings them without a look at their content.
+    #[test]
+    fn exports_and_imports_of_bases_are_for_operators_in_person() {
+        use Credential::{Certificate, Uid};
+        for name in ["ImageService/ExportImage", "BaseService/ExportBase", "BaseService/ImportBase"] {
+            let row = method(&format!("/cofferdam.v1.{name}")).unwrap();
+            assert_eq!(row.roles, [Role::Operator], "{name}");
+            assert_eq!(row.credentials, [Uid, Certificate], "{name}");
+            assert!(!row.steers, "{name}");
+        }
+    }
+
     /// A terminal may pause its run (`paused`), which asks for no role of its own.
     #[test]
     fn roles_that_open_terminals_may_pause_runs() {

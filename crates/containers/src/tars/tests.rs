@@ -129,6 +129,34 @@ fn a_file_system_passes_with_all_metadata_of_its_members() {
     assert_eq!(form_of(&mut tar.as_slice()).unwrap().0, TarForm::RootFilesystem);
 }
 
+/// Writers differ in the device numbers of what is no device. A layer that keeps them keeps its digest, and the image its id.
+#[test]
+fn ordinary_headers_are_written_as_they_came() {
+    for (magic, device) in [
+        (&b"ustar\x0000"[..], &b""[..]),
+        (b"ustar\x0000", b"0000000\x000000000\0"),
+        (b"ustar  \0", b""),
+        (b"ustar  \0", b"0000000\x000000000\0"),
+    ] {
+        let tar = made(|tar| {
+            let mut member = header("etc/motd", EntryType::Regular, 5);
+            member.set_uid(0);
+            member.set_gid(0);
+            member.set_mtime(1_700_000_000);
+            let block = member.as_mut_bytes();
+            block[257..265].copy_from_slice(magic);
+            block[329..345].fill(0);
+            block[329..329 + device.len()].copy_from_slice(device);
+            member.set_cksum();
+            // The usual form of a checksum, which the crate does not write.
+            let sum = format!("{:06o}\0 ", member.cksum().unwrap());
+            member.as_mut_bytes()[148..156].copy_from_slice(sum.as_bytes());
+            tar.append(&member, &b"hello"[..]).unwrap();
+        });
+        assert_eq!(filesystem(&tar).unwrap(), tar, "{magic:?} {device:?}");
+    }
+}
+
 #[test]
 fn no_header_of_a_client_s_gets_to_the_engine() {
     let (odd, comment) = ("user.cofferdam=7", "never written");
