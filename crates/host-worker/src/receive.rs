@@ -30,6 +30,7 @@ const MOST_OF_LINK: u64 = 4_095;
 /// The reason why a base was not received, fit for a client.
 #[derive(Debug, Error)]
 pub(crate) enum ReceiveFailure {
+    /// It ended, or its other end, the daemon, broke it off.
     #[error("the stream ended before the base was complete")]
     Cut,
     #[error("the stream is not that of a base: {0}")]
@@ -97,7 +98,7 @@ struct Receiver<R> {
 impl<R: Read> Receiver<R> {
     fn all(&mut self, top: OwnedFd) -> Result<(), ReceiveFailure> {
         let mut format = [0; FORMAT.len()];
-        self.input.read_exact(&mut format).map_err(cut)?;
+        self.input.read_exact(&mut format).map_err(|_| ReceiveFailure::Cut)?;
         if format != *FORMAT {
             return Err(ReceiveFailure::Form("it begins with another format"));
         }
@@ -136,7 +137,7 @@ impl<R: Read> Receiver<R> {
         match self.input.read(&mut [0]) {
             Ok(0) => Ok(()),
             Ok(_) => Err(ReceiveFailure::Form("more follows its end")),
-            Err(error) => Err(cut(error)),
+            Err(_) => Err(ReceiveFailure::Cut),
         }
     }
 
@@ -145,7 +146,7 @@ impl<R: Read> Receiver<R> {
             // The next daemon may be about to remove the tree.
             sys::exit_now(1);
         }
-        let entry = Entry::read(&mut self.input).map_err(cut)?;
+        let entry = Entry::read(&mut self.input).map_err(|_| ReceiveFailure::Cut)?;
         let entry = entry.ok_or(ReceiveFailure::Form("an entry has values that no base has"))?;
         if entry.kind != Kind::Up {
             self.found.files += 1;
@@ -190,7 +191,7 @@ impl<R: Read> Receiver<R> {
                 Ok(0) => return Err(ReceiveFailure::Cut),
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(cut(error)),
+                Err(_) => return Err(ReceiveFailure::Cut),
             };
             left -= read as u64;
             content.update(&self.buffer[..read]);
@@ -210,7 +211,7 @@ impl<R: Read> Receiver<R> {
         }
         let mut target = Vec::new();
         let mut rest = (&mut self.input).take(entry.rest);
-        rest.read_to_end(&mut target).map_err(cut)?;
+        rest.read_to_end(&mut target).map_err(|_| ReceiveFailure::Cut)?;
         if (target.len() as u64) < entry.rest {
             return Err(ReceiveFailure::Cut);
         }
@@ -244,11 +245,6 @@ fn next_name(level: &mut Level, name: &[u8]) -> Result<EntryName, ReceiveFailure
     }
     level.latest = Some(name.clone());
     Ok(name)
-}
-
-/// Converts an error of the stream, whose other end is the daemon.
-fn cut(_: io::Error) -> ReceiveFailure {
-    ReceiveFailure::Cut
 }
 
 #[cfg(test)]

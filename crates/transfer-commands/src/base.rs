@@ -97,7 +97,7 @@ impl Parcel for BaseParcel {
             })
         };
         let mut bases = to.bases();
-        let import = async |messages| bases.import_base(messages).await;
+        let import = move |messages| async move { bases.import_base(messages).await };
         let answer = relay(export, part, (header, message), import, at).await?;
         let id = answer.base.unwrap_or_default().base_id;
         Ok(Arrived { id, present: answer.reused })

@@ -126,7 +126,7 @@ impl Parcel for ImageParcel {
             })
         };
         let mut images = to.images();
-        let import = async |messages| images.import_image(messages).await;
+        let import = move |messages| async move { images.import_image(messages).await };
         let answer = relay(export, part, (header, message), import, at).await?;
         let id = answer.image.unwrap_or_default().image_id;
         Ok(Arrived { id, present: answer.present })

@@ -82,7 +82,7 @@ mod tests {
     /// Relays these messages to a target that reads all, or only the header. Returns its answer and the messages that it read.
     async fn relayed(came: Vec<Came>, reads: usize) -> (Result<&'static str, Failure>, Vec<Option<Vec<u8>>>) {
         let (sender, mut seen) = mpsc::channel(64);
-        let import = async |mut messages: ReceiverStream<Option<Vec<u8>>>| {
+        let import = move |mut messages: ReceiverStream<Option<Vec<u8>>>| async move {
             for _ in 0..reads {
                 let Some(message) = messages.next().await else { break };
                 sender.send(message).await.unwrap();
@@ -92,7 +92,6 @@ mod tests {
         let header = (Some(b"header".to_vec()), |piece| piece);
         let export = tokio_stream::iter(came);
         let answer = relay(export, |part| part, header, import, |_| {}).await;
-        drop(sender);
         let mut all = Vec::new();
         while let Some(message) = seen.recv().await {
             all.push(message);

@@ -32,7 +32,7 @@ impl Engine {
         let client = self.client.clone().with_timeout(limit);
         let archive = client.export_image(id.as_str());
         let named = move |error| io::Error::other(faults::translate("export the image", &endpoint, error));
-        archive.map(move |part| part.map_err(&named)).boxed()
+        Box::pin(archive.map(move |part| part.map_err(&named)))
     }
 
     pub(super) async fn import(

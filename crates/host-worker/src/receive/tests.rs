@@ -86,6 +86,32 @@ fn a_stream_that_is_cut_anywhere_is_refused() {
     assert!(matches!(refused(&longer), ReceiveFailure::Form("more follows its end")));
 }
 
+/// A reader that understood a stream otherwise than its sender would have another digest, or none.
+#[test]
+fn any_changed_byte_is_refused_or_makes_the_tree_whose_digest_is_given() {
+    let (_place, from, _) = trees();
+    fs::write(from.join("a/file"), "content").unwrap();
+    let (_, stream) = sent(&from);
+    let mut accepted = 0;
+    for at in 0..stream.len() {
+        for flip in [0x01, 0x40, 0x80] {
+            let mut changed = stream.clone();
+            changed[at] ^= flip;
+            let place = tempfile::tempdir().unwrap();
+            let into = place.path().join("into");
+            fs::create_dir(&into).unwrap();
+            if let Ok(found) = received(&changed, &into, ALL) {
+                accepted += 1;
+                // A directory that its owner cannot read is no walk.
+                let again = crate::tree::send_from(&into, &mut io::sink(), ALL, || false);
+                assert!(again.is_err() || again.unwrap().digest == found.digest, "byte {at}, {flip:#x}");
+            }
+            assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "byte {at}: a name elsewhere");
+        }
+    }
+    assert!(accepted > 0, "contents and times may be others");
+}
+
 #[test]
 fn names_that_lead_elsewhere_come_twice_or_have_no_order_are_refused() {
     let file = |name: &'static [u8]| (Kind::File, name, &b"x"[..]);
