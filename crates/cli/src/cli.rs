@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    approval, audit, backup, base, bundle, call, checkpoint, completions, console, cp, egress, image, limits,
+    approval, audit, backup, base, bundle, call, checkpoint, completions, console, cp, egress, limits,
     manual, mcp, passkey, permission, plan, policy, process, run, session, tls, token, transcript, trash,
     upgrade, workspace,
 };
@@ -106,7 +106,7 @@ enum Command {
     Checkpoint(checkpoint::Command),
     /// Import, build, push, list and show the images that runs can use. For operators.
     #[command(subcommand)]
-    Image(image::Command),
+    Image(transfer_commands::ImageCommand),
     /// Call a tool in a run.
     #[command(subcommand)]
     Call(Box<call::Command>),
@@ -287,7 +287,7 @@ impl Command {
             Self::Audit(audit::Command::Tail(tail)) => tail.over(fleet).await,
             Self::Audit(audit::Command::Query(query)) => query.over(fleet).await,
             Self::Audit(audit::Command::Verify(verify)) => verify.over(fleet).await,
-            Self::Image(image::Command::Push(push)) => push.over(fleet).await,
+            Self::Image(command) => command.over(fleet).await,
             Self::Base(base::Command::Push(push)) => push.over(fleet).await,
             Self::Node(node_commands::Command::Show(_)) => fleet_view::show(fleet).await,
             Self::Status(status) => fleet_view::status(fleet, status.profiles).await,

@@ -8,4 +8,7 @@ mod push;
 mod relay;
 
 pub use base::PushBase;
-pub use image::PushImage;
+pub use image::Command as ImageCommand;
+
+use command_context::client;
+use presentation::{failure, ids, output, quantity, time};

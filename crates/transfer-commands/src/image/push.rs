@@ -2,9 +2,7 @@
 
 use clap::Args;
 use cofferdam_client::Client;
-use command_context::client::{Context, quick};
 use fleet_view::Fleet;
-use presentation::failure::{Ended, Failure};
 use wire::v1::export_image_response::Part as Came;
 use wire::v1::import_image_header::Form;
 use wire::v1::{
@@ -12,6 +10,9 @@ use wire::v1::{
     import_image_request::Part as Sent,
 };
 
+use super::show::find;
+use crate::client::{Context, quick};
+use crate::failure::{Ended, Failure};
 use crate::nodes::{Daemon, Nodes, Target};
 use crate::push::{Arrived, Parcel, push};
 use crate::relay::{Part, relay};
@@ -22,8 +23,8 @@ use crate::relay::{Part, relay};
 /// repeated. For operators, on the Unix socket of the source or with a certificate.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer --fleet=nodes.yaml image push tools:1")]
-pub struct PushImage {
-    /// Name of the image, such as tools:1.
+pub struct Push {
+    /// The image: its name, or a unique beginning of its id.
     #[arg(value_name = "IMAGE")]
     image: String,
     #[command(flatten)]
@@ -33,21 +34,21 @@ pub struct PushImage {
     replace: bool,
 }
 
-impl PushImage {
+impl Push {
     /// Pushes from the daemon of `--endpoint` to the named ones.
-    pub async fn run(self, context: &Context) -> Ended {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let (source, targets) = self.nodes.connect(context, images).await?;
-        let image = find(&source.has, &self.image).ok_or_else(|| no_image(&self.image))?.clone();
+        let image = find(&source.has, &self.image)?.clone();
         let parcel = ImageParcel { image, replace: self.replace };
         push(context.ui, &parcel, &source, targets).await
     }
 
     /// Pushes from one node of a fleet to others.
-    pub async fn over(self, fleet: &Fleet) -> Ended {
+    pub(crate) async fn over(self, fleet: &Fleet) -> Ended {
         let is_chosen = self.nodes.has_source();
-        let has_it = |images: &Vec<Image>| find(images, &self.image).is_some();
+        let has_it = |images: &Vec<Image>| find(images, &self.image).is_ok();
         let (source, targets) = self.nodes.find(fleet, images, has_it).await?;
-        let image = find(&source.has, &self.image).ok_or_else(|| no_image(&self.image))?.clone();
+        let image = find(&source.has, &self.image)?.clone();
         if !is_chosen {
             is_one(&image, &source, &targets)?;
         }
@@ -59,8 +60,9 @@ impl PushImage {
 /// Refuses to choose between different images of one name.
 fn is_one(image: &Image, source: &Daemon<Vec<Image>>, targets: &[Target<Vec<Image>>]) -> Result<(), Failure> {
     let mut reached = targets.iter().filter_map(|(_, target)| target.as_ref().ok());
-    let other = reached
-        .find(|node| find(&node.has, &image.reference).is_some_and(|found| found.image_id != image.image_id));
+    let other = reached.find(|node| {
+        named(&node.has, &image.reference).is_some_and(|found| found.image_id != image.image_id)
+    });
     other.map_or(Ok(()), |other| {
         let message = format!(
             "nodes {} and {} have different images with the name {}",
@@ -74,14 +76,9 @@ async fn images(client: &Client) -> Result<Vec<Image>, Failure> {
     Ok(client.images().list_images(quick(ListImagesRequest {})).await?.into_inner().images)
 }
 
-/// Returns the image of a name, with or without `:latest`.
-fn find<'i>(images: &'i [Image], named: &str) -> Option<&'i Image> {
-    let latest = format!("{named}:latest");
-    images.iter().find(|image| image.reference == named || image.reference == latest)
-}
-
-fn no_image(named: &str) -> Failure {
-    Failure::failed(format!("the source has no image `{named}`")).with_hint("`coffer image list` shows them")
+/// Returns the image that has exactly this name.
+fn named<'i>(images: &'i [Image], reference: &str) -> Option<&'i Image> {
+    images.iter().find(|image| image.reference == reference)
 }
 
 struct ImageParcel {
@@ -97,7 +94,7 @@ impl Parcel for ImageParcel {
     }
 
     fn present(&self, has: &Vec<Image>) -> Result<Option<String>, Failure> {
-        match find(has, &self.image.reference) {
+        match named(has, &self.image.reference) {
             Some(there) if there.image_id == self.image.image_id => Ok(Some(there.image_id.clone())),
             Some(there) if !self.replace => Err(Failure::failed(format!(
                 "it has another image with the name {} ({}): --replace takes the name from that one",
@@ -154,13 +151,5 @@ mod tests {
         let other = [image("tools:1", "bb")];
         assert!(present(&other, false).unwrap_err().to_string().contains("--replace"));
         assert_eq!(present(&other, true).unwrap(), None);
-    }
-
-    #[test]
-    fn a_name_may_leave_out_its_tag_if_that_is_latest() {
-        let images = [image("tools:1", "aa"), image("tools:latest", "bb")];
-        assert_eq!(find(&images, "tools").unwrap().image_id, "sha256:bb");
-        assert_eq!(find(&images, "tools:1").unwrap().image_id, "sha256:aa");
-        assert!(find(&images, "sha256:aa").is_none() && find(&images, "").is_none());
     }
 }

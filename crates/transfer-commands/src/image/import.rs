@@ -18,7 +18,7 @@ use crate::failure::{Ended, Failure};
 /// ever pulled from a registry.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: docker save tools:1 | coffer image import - tools:1")]
-pub(crate) struct Import {
+pub struct Import {
     /// The tar, or `-` for standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
