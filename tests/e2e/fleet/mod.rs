@@ -1,6 +1,7 @@
 //! Three nodes of a fleet: `coffer --fleet` over all of them, and what the death and the drain of one means for the others.
 
 mod death;
+mod push;
 mod view;
 
 use std::path::PathBuf;
