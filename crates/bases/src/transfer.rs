@@ -5,8 +5,8 @@
 //!  client ─► pieces ─► socket ─► host worker, as the owner of the new tree ─► staging directory ─► digest compared ─► base
 //! ```
 //!
-//! The daemon parses no byte of a stream. The host worker that receives one treats it as hostile, and computes the digest of what it
-//! writes.
+//! The daemon parses no byte of a stream. The host worker that receives one treats it as hostile, and computes the
+//! digest of what it writes.
 
 use audit::{Event, Kind};
 use executor::layer;

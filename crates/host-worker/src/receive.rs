@@ -1,8 +1,8 @@
 //! Makes the files of a base that another daemon sends, and computes their digest.
 //!
-//! The stream is hostile. Each name is made in an open directory that this process has made itself, in a tree that no other process
-//! uses, and nothing that exists is opened. Names have to come in the order in which a walk of the tree finds them, so that the digest is
-//! that of the walk (`tree.rs`).
+//! The stream is hostile. Each name is made in an open directory that this process has made itself, in a tree that no
+//! other process uses, and nothing that exists is opened. Names have to come in the order in which a walk of the tree
+//! finds them, so that the digest is that of the walk (`tree.rs`).
 
 use std::fs::File;
 use std::io::{self, Read, Write as _};

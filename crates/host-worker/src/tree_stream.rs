@@ -5,11 +5,13 @@
 //! kind: d, f, l or u (1) │ mode (4) │ seconds (8) │ nanoseconds (4) │ length of the name (2) │ length of the rest (8) │ name │ rest
 //! ```
 //!
-//! Numbers are big-endian. The rest is the content of a file or the target of a link. A `d` begins a directory: the entries of its names
-//! follow, in the order of their bytes, and a `u` without a name ends it. The first entry is the topmost directory, which has no name, and
-//! its `u` is the end of the stream. So a stream that was cut off anywhere is not taken for a whole one.
+//! Numbers are big-endian. The rest is the content of a file or the target of a link. A `d` begins a directory: the
+//! entries of its names follow, in the order of their bytes, and a `u` without a name ends it. The first entry is the
+//! topmost directory, which has no name, and its `u` is the end of the stream. So a stream that was cut off anywhere is
+//! not taken for a whole one.
 //!
-//! There are no paths, owners, extended attributes, hard links or special files, so a receiver has nothing of these to check.
+//! There are no paths, owners, extended attributes, hard links or special files, so a receiver has nothing of these to
+//! check.
 
 use std::io::{self, Read, Write};
 

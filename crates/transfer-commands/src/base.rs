@@ -23,8 +23,8 @@ const LIST: &str = "coffer base list";
 
 /// Copy a base to other daemons, through this client; prints a line for each, with the id of the base there.
 ///
-/// The copy has the same digest, and belongs to you. A daemon that has an unchanged base of this digest is left out, so an
-/// interrupted command can be repeated. For operators, on the Unix socket or with a certificate.
+/// The copy has the same digest, and belongs to you. A daemon that has an unchanged base of this digest is left out, so
+/// an interrupted command can be repeated. For operators, on the Unix socket or with a certificate.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer --fleet=nodes.yaml base push 3f2a9c01")]
 pub struct PushBase {

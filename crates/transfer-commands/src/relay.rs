@@ -22,8 +22,8 @@ pub(crate) enum Part {
 
 /// Reads the pieces of `export` and sends them after the header. Reports the progress in bytes to `at`.
 ///
-/// `message` makes a message of a piece. Without a piece it makes one that is invalid, so that the target does not take an export that
-/// broke off for a whole one.
+/// `message` makes a message of a piece. Without a piece it makes one that is invalid, so that the target does not take
+/// an export that broke off for a whole one.
 pub(crate) async fn relay<E, I, A, F>(
     mut export: impl Stream<Item = Result<E, Status>> + Unpin,
     part: impl Fn(E) -> Option<Part>,
@@ -79,7 +79,8 @@ mod tests {
 
     type Came = Result<Option<Part>, Status>;
 
-    /// Relays these messages to a target that reads all, or only the header. Returns its answer and the messages that it read.
+    /// Relays these messages to a target that reads all, or only the header. Returns its answer and the messages that
+    /// it read.
     async fn relayed(came: Vec<Came>, reads: usize) -> (Result<&'static str, Failure>, Vec<Option<Vec<u8>>>) {
         let (sender, mut seen) = mpsc::channel(64);
         let import = move |mut messages: ReceiverStream<Option<Vec<u8>>>| async move {

@@ -19,8 +19,8 @@ use crate::relay::{Part, relay};
 
 /// Copy an image to other daemons, through this client; prints a line for each.
 ///
-/// The image keeps its name and its id. A daemon that has it under this name is left out, so an interrupted command can be
-/// repeated. For operators, on the Unix socket of the source or with a certificate.
+/// The image keeps its name and its id. A daemon that has it under this name is left out, so an interrupted command can
+/// be repeated. For operators, on the Unix socket of the source or with a certificate.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer --fleet=nodes.yaml image push tools:1")]
 pub struct Push {
