@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  tree ─► host worker, as the owner of the tree ─► socket ─► pieces ─► client
-//!  client ─► pieces ─► socket ─► host worker, as the owner of the new tree ─► staging directory ─► digest compared ─► base
+//!  client ─► pieces ─► socket ─► host worker, as the new owner ─► staging directory ─► digest compared ─► base
 //! ```
 //!
 //! The daemon parses no byte of a stream. The host worker that receives one treats it as hostile, and computes the

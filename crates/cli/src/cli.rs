@@ -61,9 +61,9 @@ pub(crate) struct Globals {
     /// COFFERDAM_TOKEN, which `ps` does not show.
     #[arg(long, global = true, value_name = "TOKEN", help_heading = "Global options")]
     token: Option<String>,
-    /// All nodes of a fleet, for lists, watches, `push`, `audit verify`, `node show` and `status`: a file with the list of nodes, as
-    /// `coffer fleet` takes it, or dns:NAME[:PORT]. Without a value: COFFERDAM_FLEET. A node that does not answer is a
-    /// warning.
+    /// All nodes of a fleet, for lists, watches, `push`, `audit verify`, `node show` and `status`: a file with the list
+    /// of nodes, as `coffer fleet` takes it, or dns:NAME[:PORT]. Without a value: COFFERDAM_FLEET. A node that does not
+    /// answer is a warning.
     #[arg(long, global = true, value_name = "FILE|dns:NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "endpoint", help_heading = "Global options")]
     fleet: Option<String>,
     /// One node of the fleet, by its number, for all commands.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! format (16)
-//! kind: d, f, l or u (1) │ mode (4) │ seconds (8) │ nanoseconds (4) │ length of the name (2) │ length of the rest (8) │ name │ rest
+//! kind: d, f, l or u (1) │ mode (4) │ seconds (8) │ nanoseconds (4)
+//!   │ length of the name (2) │ length of the rest (8) │ name │ rest
 //! ```
 //!
 //! Numbers are big-endian. The rest is the content of a file or the target of a link. A `d` begins a directory: the
