@@ -86,7 +86,7 @@ pub(crate) async fn pass(
             if read > 0 {
                 send(sender, Part::Piece(buffer[..read].to_vec())).await?;
             }
-            Ok(read)
+            Ok::<usize, Refusal>(read)
         };
         let read = tokio::select! {
             read = passing => read?,
