@@ -39,7 +39,7 @@ fn record(event: Event) -> Record {
 
 /// Every kind, with everything and with nothing; calls in every status, verdict and operation; texts that are odd.
 fn events() -> Vec<Event> {
-    const KINDS: [Kind; 26] = [
+    const KINDS: [Kind; 28] = [
         Kind::DaemonStarted,
         Kind::LogRepaired,
         Kind::PolicyLoaded,
@@ -54,6 +54,8 @@ fn events() -> Vec<Event> {
         Kind::ProcessEnded,
         Kind::ImageImported,
         Kind::ImageBuilt,
+        Kind::ImageExported,
+        Kind::BaseExported,
         Kind::TokenCreated,
         Kind::TokenRevoked,
         Kind::PasskeyRegistered,

@@ -14,7 +14,7 @@ use tonic::Status;
 
 use crate::cli::{json, out};
 
-fn directory(path: &Path) -> v1::base_source::Source {
+pub(crate) fn directory(path: &Path) -> v1::base_source::Source {
     v1::base_source::Source::Directory(v1::DirectorySource { path: path.display().to_string() })
 }
 
@@ -27,22 +27,22 @@ fn clone(repository: &Path, revision: &str) -> v1::base_source::Source {
     })
 }
 
-async fn make(clients: &mut Clients, source: v1::base_source::Source) -> Result<v1::Base, Status> {
+pub(crate) async fn make(clients: &mut Clients, source: v1::base_source::Source) -> Result<v1::Base, Status> {
     let source = Some(v1::BaseSource { source: Some(source) });
     let request = v1::CreateBaseRequest { source, ..v1::CreateBaseRequest::default() };
     Ok(clients.bases.create_base(request).await?.into_inner().base.unwrap())
 }
 
-async fn list(clients: &mut Clients) -> Vec<v1::Base> {
+pub(crate) async fn list(clients: &mut Clients) -> Vec<v1::Base> {
     clients.bases.list_bases(v1::ListBasesRequest::default()).await.unwrap().into_inner().bases
 }
 
-async fn get(clients: &mut Clients, id: &str) -> Result<v1::Base, Status> {
+pub(crate) async fn get(clients: &mut Clients, id: &str) -> Result<v1::Base, Status> {
     let request = v1::GetBaseRequest { base_id: id.to_owned() };
     Ok(clients.bases.get_base(request).await?.into_inner().base.unwrap())
 }
 
-async fn verify(clients: &mut Clients, id: &str) -> v1::VerifyBaseResponse {
+pub(crate) async fn verify(clients: &mut Clients, id: &str) -> v1::VerifyBaseResponse {
     let request = v1::VerifyBaseRequest { base_id: id.to_owned() };
     clients.bases.verify_base(request).await.unwrap().into_inner()
 }
@@ -53,7 +53,7 @@ async fn delete(clients: &mut Clients, id: &str) -> Result<(), Status> {
 }
 
 /// Names of the trees that the daemon has.
-fn trees(daemon: &Daemon) -> Vec<String> {
+pub(crate) fn trees(daemon: &Daemon) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(daemon.state_dir().join("bases")) else { return Vec::new() };
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }

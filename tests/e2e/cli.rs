@@ -6,10 +6,10 @@ use harness::v1::{self, ProcessRequest};
 use harness::{Daemon, RunHandle, Setup, binary, git};
 use serde_json::Value;
 
-struct End {
-    code: i32,
-    out: String,
-    err: String,
+pub(crate) struct End {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 async fn at(endpoint: &str, line: &[&str]) -> End {
@@ -28,7 +28,7 @@ async fn at(endpoint: &str, line: &[&str]) -> End {
     End { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
 }
 
-async fn coffer(daemon: &Daemon, line: &[&str]) -> End {
+pub(crate) async fn coffer(daemon: &Daemon, line: &[&str]) -> End {
     at(&format!("unix:{}", daemon.socket().display()), line).await
 }
 

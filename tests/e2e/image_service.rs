@@ -16,16 +16,16 @@ use harness::{
 use tonic::Status;
 
 /// A name of this test, and the image under it, which goes with the value.
-fn named(name: &str) -> Image {
+pub(crate) fn named(name: &str) -> Image {
     Image(format!("cofferdam-test-{}/{name}:1", std::process::id()))
 }
 
-fn docker(arguments: &[&str]) -> Output {
+pub(crate) fn docker(arguments: &[&str]) -> Output {
     Command::new("docker").args(arguments).output().unwrap()
 }
 
 /// The tar of a root file system with one file.
-fn filesystem(content: &str) -> Vec<u8> {
+pub(crate) fn filesystem(content: &str) -> Vec<u8> {
     made(|tar| add(tar, "motd", content.as_bytes()))
 }
 
@@ -42,11 +42,11 @@ fn add(tar: &mut tar::Builder<Vec<u8>>, name: &str, content: &[u8]) {
     tar.append_data(&mut header, name, content).unwrap();
 }
 
-fn header(image: &Image) -> v1::ImportImageHeader {
+pub(crate) fn header(image: &Image) -> v1::ImportImageHeader {
     v1::ImportImageHeader { reference: image.0.clone(), ..Default::default() }
 }
 
-async fn import(
+pub(crate) async fn import(
     clients: &mut Clients,
     header: v1::ImportImageHeader,
     tar: &[u8],
@@ -60,7 +60,7 @@ async fn import(
 }
 
 /// What the build printed, and its image.
-async fn build(
+pub(crate) async fn build(
     images: &mut ImageServiceClient<tonic::transport::Channel>,
     header: v1::BuildImageHeader,
     context: &[u8],
@@ -87,25 +87,25 @@ async fn build(
     }
 }
 
-fn build_header(image: &Image) -> v1::BuildImageHeader {
+pub(crate) fn build_header(image: &Image) -> v1::BuildImageHeader {
     v1::BuildImageHeader { reference: image.0.clone(), without_network: true, ..Default::default() }
 }
 
 /// A directory whose build begins with the default image, which is there without a network.
-fn context(daemon: &Daemon, commands: &str) -> Vec<u8> {
+pub(crate) fn context(daemon: &Daemon, commands: &str) -> Vec<u8> {
     // An engine may have those of other versions.
     let base = daemon.told("default image image=");
     made(|tar| add(tar, "Dockerfile", format!("FROM {base}\n{commands}\n").as_bytes()))
 }
 
 /// The phases that are on record for this image.
-async fn phases(clients: &mut Clients, kind: &str, image: &Image) -> Vec<serde_json::Value> {
+pub(crate) async fn phases(clients: &mut Clients, kind: &str, image: &Image) -> Vec<serde_json::Value> {
     let events = clients.events("", kind).await;
     let records = events.iter().map(record).filter(|record| record["input"]["reference"] == image.0.as_str());
     records.map(|record| record["details"].clone()).collect()
 }
 
-async fn run_in(daemon: &Daemon, image: &Image) -> Result<RunHandle, Status> {
+pub(crate) async fn run_in(daemon: &Daemon, image: &Image) -> Result<RunHandle, Status> {
     daemon.run_with(CreateRunRequest { image: image.0.clone(), ..requests::managed("harness") }).await
 }
 

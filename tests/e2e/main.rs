@@ -64,6 +64,7 @@ mod previews;
 mod processes;
 mod profile_table;
 mod programs;
+mod pushes;
 mod rate_limits;
 mod real_job;
 mod real_services;

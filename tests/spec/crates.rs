@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 104] = [
+const ARROWS: [(&str, &str); 106] = [
     ("admission", ""),
     ("agent-check", "document"),
     ("alert-commands", "command-context fleet-view presentation wire"),
@@ -40,7 +40,7 @@ const ARROWS: [(&str, &str); 104] = [
     ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (
         "cli",
-        "alert-commands audit backup capacity certificates checkup cofferdam-client command-context consent-proof daemon-control document egress-rules egress-sources file-ops fleet-commands fleet-view jail mcp node-commands operations policy presentation run-families text timestamp top tryout usage-report wire",
+        "alert-commands audit backup capacity certificates checkup cofferdam-client command-context consent-proof daemon-control document egress-rules egress-sources file-ops fleet-commands fleet-view jail mcp node-commands operations policy presentation run-families text timestamp top transfer-commands tryout usage-report wire",
     ),
     ("cofferdam-client", "node-id wire"),
     ("command-context", "cofferdam-client compose presentation wire"),
@@ -56,7 +56,7 @@ const ARROWS: [(&str, &str); 104] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission agent-check anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage node node-id notices oidc oidc-sign-in operations passkeys policy port-forwarding process-memory processes readiness redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
+        "admission agent-check anomaly atomic-file audit audit-service backup-service bases bundles calls checkpoints comparisons consent-proof containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity images jail listener mcp metrics mirrors model-usage node node-id notices oidc oidc-sign-in operations passkeys policy port-forwarding process-memory processes readiness redact refusal runs secrets service-manager store take-over tenants terminals timestamp traces uploads web-console webhook wire worker-protocol",
     ),
     ("daemon-control", "command-context presentation wire"),
     ("daemon-log", "text"),
@@ -88,6 +88,10 @@ const ARROWS: [(&str, &str); 104] = [
     ("host-launch", "wire"),
     ("host-worker", "confinement file-ops git-remote host-launch jail operations text wire worker-protocol"),
     ("identity", "node-id operations refusal seal timestamp"),
+    (
+        "images",
+        "admission audit audit-service containers executor identity operations policy refusal runs timestamp wire",
+    ),
     ("jail", "text"),
     ("leftovers", ""),
     (
@@ -154,6 +158,7 @@ const ARROWS: [(&str, &str); 104] = [
     ("text", ""),
     ("timestamp", ""),
     ("traces", "audit webhook"),
+    ("transfer-commands", "cofferdam-client command-context fleet-view presentation wire"),
     ("top", "cofferdam-client command-context presentation text wire"),
     ("tryout", "atomic-file doctor leftovers policy text"),
     ("uploads", "disk-quotas identity jail operations refusal"),

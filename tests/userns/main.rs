@@ -9,6 +9,7 @@ mod attempts;
 #[path = "../security/inside.rs"]
 #[allow(dead_code, reason = "shared with the security tests, which use all of it")]
 mod inside;
+mod images;
 mod life;
 mod ordinary;
 mod packages;

@@ -92,6 +92,12 @@ impl Connect {
         Self { server_name, ..self }
     }
 
+    /// Returns the same for another daemon: its endpoint, with these certificates, this token and no node.
+    #[must_use]
+    pub fn at(&self, endpoint: Endpoint) -> Self {
+        Self { endpoint, node: None, server_name: None, ..self.clone() }
+    }
+
     /// Returns the endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint

@@ -84,10 +84,14 @@ pub enum Kind {
     BaseDeleted,
     /// A principal had a base verified, and its files are not those of which it was made.
     BaseChanged,
+    /// An operator gets the files of a base. One record is on disk before the first byte, and another one after the last.
+    BaseExported,
     /// An operator imports an image. One record is on disk before it begins, and another one after it is over.
     ImageImported,
     /// An operator has the engine build an image. The records are the same as for an import.
     ImageBuilt,
+    /// An operator gets an image as an archive. One record is on disk before the first byte, and another one after the last.
+    ImageExported,
     /// A run's bundle was created. The SHA-256 of its manifest is in `details`.
     BundleCreated,
     /// A backup is begun, and was sent or failed. One record is on disk before the first byte, and another one after the last.
@@ -175,8 +179,10 @@ impl Kind {
             Self::BaseCreated => "base_created",
             Self::BaseDeleted => "base_deleted",
             Self::BaseChanged => "base_changed",
+            Self::BaseExported => "base_exported",
             Self::ImageImported => "image_imported",
             Self::ImageBuilt => "image_built",
+            Self::ImageExported => "image_exported",
             Self::BundleCreated => "bundle_created",
             Self::BackupCreated => "backup_created",
             Self::StateRestored => "state_restored",

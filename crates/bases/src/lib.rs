@@ -7,7 +7,9 @@ mod asked;
 mod limits;
 mod make;
 mod record;
+mod socket;
 mod table;
+mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use admission::Turns;
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use disk_quotas::Quotas;
+use host_launch::TreeBounds;
 use identity::{BaseId, Principal, RunId};
 use operations::Reason;
 use parking_lot::Mutex;
@@ -30,6 +33,7 @@ use asked::Asked;
 pub use limits::BaseBounds;
 use make::Tree;
 use record::{Base, Source};
+pub use socket::{Pieces, Sender};
 use table::Table;
 
 /// Bases that are made or verified at the same time. Each needs a process that reads many files.
@@ -113,13 +117,10 @@ impl Bases {
         if let Some(base) = self.table.made_before(principal, asked.as_ref())? {
             return Ok(self.found(&base));
         }
-        if !rustix::process::geteuid().is_root() {
-            let message = "a base needs a daemon that runs as root, as an overlay does";
-            return Err(Refusal::new(Reason::PreconditionFailed, message));
-        }
+        needs_root()?;
         let launcher = &self.runs.launcher;
         let before = match source {
-            Source::Directory { .. } | Source::Checkpoint { .. } => None,
+            Source::Directory { .. } | Source::Checkpoint { .. } | Source::Copy { .. } => None,
             Source::Clone { .. } => {
                 let _look = self.looks.wait(&principal.name).await.ok_or_else(too_many)?;
                 make::identity(launcher, &source, principal).await?
@@ -135,11 +136,8 @@ impl Bases {
         if let Some(base) = self.table.made_before(principal, asked.as_ref())? {
             return Ok(self.found(&base));
         }
-        let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
-        let most = limits::most(&self.bounds, free, self.warn_free)?;
-        let id = BaseId::new();
-        self.busy.lock().insert(id);
-        let _busy = Busy(self, id);
+        let (most, id) = (self.most()?, BaseId::new());
+        let _busy = self.busy(id);
         let tree = make::tree(&self.runs, id, &source, principal, most).await?;
         // A repository that changed meanwhile may have given another clone.
         let after = make::identity(launcher, &source, principal).await.unwrap_or_default();
@@ -150,6 +148,17 @@ impl Bases {
         }
         let base = Some(kept?.to_wire(&[]));
         Ok(v1::CreateBaseResponse { base, reused: false })
+    }
+
+    /// Returns the bounds of the next base.
+    fn most(&self) -> Result<TreeBounds, Refusal> {
+        let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
+        limits::most(&self.bounds, free, self.warn_free)
+    }
+
+    fn busy(&self, id: BaseId) -> Busy<'_> {
+        self.busy.lock().insert(id);
+        Busy(self, id)
     }
 
     /// Records and stores a base whose tree is complete.
@@ -274,6 +283,14 @@ impl Bases {
         remove_tree(self.runs.launcher.directories.base(id)).await;
         Ok(())
     }
+}
+
+fn needs_root() -> Result<(), Refusal> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let message = "a base needs a daemon that runs as root, as an overlay does";
+    Err(Refusal::new(Reason::PreconditionFailed, message))
 }
 
 fn too_many() -> Refusal {

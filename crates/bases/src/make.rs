@@ -9,11 +9,17 @@ use host_launch::TreeBounds;
 use identity::{BaseId, Principal};
 use operations::Reason;
 use refusal::Refusal;
-use runs::{Launcher, Purpose, Runs, linked_repository, make_directory, open_directory, remove_tree};
+use runs::{
+    Launcher, Purpose, Runs, linked_repository, make_directory, open_directory, owner_for, remove_tree,
+};
 use tokio::task::{block_in_place, spawn_blocking};
 use wire::v1;
 
-use crate::record::Source;
+use crate::record::{Source, only_imported};
+use crate::socket::{self, Pieces};
+
+/// Bounds of a tree that is only read.
+pub(crate) const ALL: TreeBounds = TreeBounds { bytes: u64::MAX, files: u64::MAX };
 
 /// A complete tree, at its final path.
 pub(crate) struct Tree {
@@ -48,6 +54,38 @@ pub(crate) async fn tree(
     made
 }
 
+/// Makes the tree of the base `id` of what another daemon sends, durably. After an error nothing of it is left.
+///
+/// The files must have the digest `wanted`.
+pub(crate) async fn received(
+    runs: &Runs,
+    id: BaseId,
+    (pieces, wanted): (Pieces, &str),
+    principal: &Principal,
+    most: TreeBounds,
+) -> Result<Tree, Refusal> {
+    let path = runs.launcher.directories.base(id);
+    let staging = complete::staging(&path);
+    let filled = async {
+        let into = block_in_place(|| make_directory(&staging, owner_for(principal)))
+            .map_err(|error| Refusal::internal("making the directory of a base", &error))?;
+        let tree = Tree::from(socket::receive(&into, pieces, most).await?);
+        if tree.digest != wanted {
+            let found = &tree.digest;
+            let message = format!("digest: the files that came have {found}, and {wanted} was announced");
+            return Err(Refusal::new(Reason::InvalidArgument, message).with("field", "digest"));
+        }
+        place(&path).await?;
+        Ok(tree)
+    };
+    let made = filled.await;
+    if made.is_err() {
+        remove_tree(staging).await;
+        remove_tree(path).await;
+    }
+    made
+}
+
 async fn staged(
     runs: &Runs,
     (staging, path): (&Path, &Path),
@@ -56,11 +94,16 @@ async fn staged(
     most: TreeBounds,
 ) -> Result<Tree, Refusal> {
     let tree = fill(runs, staging, source, principal, most).await?;
+    place(path).await?;
+    Ok(tree)
+}
+
+/// Gives a complete tree its final name.
+async fn place(path: &Path) -> Result<(), Refusal> {
     let path = path.to_owned();
     let placed = spawn_blocking(move || complete::place(&path)).await;
     let placed = placed.map_err(|error| Refusal::internal("placing a base", &error))?;
-    placed.map_err(|error| Refusal::internal("placing a base", &error))?;
-    Ok(tree)
+    placed.map_err(|error| Refusal::internal("placing a base", &error))
 }
 
 async fn fill(
@@ -88,6 +131,7 @@ async fn fill(
             let tree = launcher.clone_into(make, from, revision.as_deref(), bounds, principal).await?;
             layer::digest(&tree, most).await.map_err(|refusal| at(field, refusal))?
         }
+        Source::Copy { .. } => return Err(only_imported()),
         Source::Checkpoint { checkpoint } => {
             let make = |owner| make_directory(staging, owner);
             let tree = runs.copy_checkpoint(make, *checkpoint, most, principal).await;
@@ -133,11 +177,14 @@ fn at(field: &'static str, refusal: Refusal) -> Refusal {
 
 /// Computes the digest of a base's tree anew.
 pub(crate) async fn digest(launcher: &Launcher, id: BaseId) -> Result<Tree, Refusal> {
+    Ok(layer::digest(&opened(launcher, id)?, ALL).await?.into())
+}
+
+/// Opens the tree of a base.
+pub(crate) fn opened(launcher: &Launcher, id: BaseId) -> Result<Directory, Refusal> {
     let path = launcher.directories.base(id);
-    let tree: Directory = block_in_place(|| open_directory(&path)).map_err(|_| {
-        Refusal::new(Reason::PreconditionFailed, "the directory of the base no longer exists")
-    })?;
-    Ok(layer::digest(&tree, TreeBounds { bytes: u64::MAX, files: u64::MAX }).await?.into())
+    block_in_place(|| open_directory(&path))
+        .map_err(|_| Refusal::new(Reason::PreconditionFailed, "the directory of the base no longer exists"))
 }
 
 /// Removes the directories among the bases whose names `is_known` does not know.

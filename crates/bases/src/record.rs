@@ -41,13 +41,14 @@ pub(crate) struct Base {
     pub(crate) requests: Vec<Asked>,
 }
 
-/// Source of a base, as requested.
+/// Source of a base, as requested; for a copy, the base of another daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
     Directory { path: PathBuf },
     Clone { repository: PathBuf, revision: Option<String> },
     Checkpoint { checkpoint: CheckpointId },
+    Copy { origin: BaseId },
 }
 
 impl Source {
@@ -73,6 +74,7 @@ impl Source {
                     revision: runs::revision("source.clone.revision", clone.revision)?,
                 }
             }
+            Asked::Copy(_) => return Err(only_imported()),
             Asked::Checkpoint(checkpoint) => {
                 let field = "source.checkpoint.checkpoint_id";
                 let id = CheckpointId::parse(&checkpoint.checkpoint_id);
@@ -93,12 +95,21 @@ impl Source {
                 revision: revision.clone().unwrap_or_default(),
                 ..v1::CloneWorkspace::default()
             }),
+            Self::Copy { origin } => Shown::Copy(v1::BaseCopy { origin: origin.to_string() }),
             Self::Checkpoint { checkpoint } => {
                 Shown::Checkpoint(v1::CheckpointWorkspace { checkpoint_id: checkpoint.to_string() })
             }
         };
         v1::BaseSource { source: Some(source) }
     }
+}
+
+/// Returns the refusal of a request to make a base of a base of another daemon.
+pub(crate) fn only_imported() -> Refusal {
+    Refusal::invalid(
+        "source.copy",
+        "is only of an answer: `coffer base push` brings a base of another daemon",
+    )
 }
 
 impl Base {
@@ -165,6 +176,19 @@ mod tests {
             let checkpoint = v1::CheckpointWorkspace { checkpoint_id: text };
             assert_eq!(parse(v1::base_source::Source::Checkpoint(checkpoint)).ok(), parsed);
         }
+    }
+
+    #[test]
+    fn a_copy_is_shown_with_its_origin_and_not_asked_for() {
+        let origin = BaseId::new();
+        let source = Source::Copy { origin };
+        let written = serde_json::to_value(&source).unwrap();
+        assert_eq!(written, serde_json::json!({ "copy": { "origin": origin.to_string() } }));
+        assert_eq!(serde_json::from_value::<Source>(written).unwrap(), source);
+        let shown = source.to_wire().source.unwrap();
+        let copy = v1::base_source::Source::Copy(v1::BaseCopy { origin: origin.to_string() });
+        assert_eq!(shown, copy);
+        assert!(parse(copy).unwrap_err().message.contains("base push"));
     }
 
     #[test]

@@ -56,6 +56,16 @@ impl Table {
         Some(base.clone())
     }
 
+    /// Returns the newest unchanged base of `principal` that has this digest. Notes its use.
+    pub(crate) fn of_digest(&self, principal: &Principal, digest: &str) -> Option<Base> {
+        let mut bases = self.lock();
+        let is_same =
+            |base: &&mut Base| base.principal == principal.name && base.digest == digest && !base.changed;
+        let base = bases.values_mut().rev().find(is_same)?;
+        self.note_use(base);
+        Some(base.clone())
+    }
+
     /// Returns the base of `principal` that answered the same request before.
     pub(crate) fn made_before(
         &self,
@@ -136,7 +146,7 @@ async fn write(
     store.with(job).await
 }
 
-fn was_changed(id: BaseId) -> Refusal {
+pub(crate) fn was_changed(id: BaseId) -> Refusal {
     let message = "the host has changed the files of this base, as VerifyBase found: make a new base and delete this one, or \
                    restore its files and verify it again";
     Refusal::new(Reason::PreconditionFailed, message).with("base_id", id.to_string())
@@ -235,6 +245,22 @@ pub(crate) mod tests {
         assert!(!Table::open(store).unwrap().of(id, &own).unwrap().changed);
         assert!(table.clone_of(&own, "1:2:ab", None).is_some());
         table.set_changed(BaseId::new(), true).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_base_is_found_by_its_digest_for_its_principal_while_it_is_unchanged() {
+        let place = tempfile::tempdir().unwrap();
+        let store = Store::open(&place.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
+        let table = Table::open(store).unwrap();
+        let made = base("uid:1000", Timestamp::now(), 1);
+        let own = principal("uid:1000");
+        table.insert(made.clone()).await.unwrap();
+        let found = table.of_digest(&own, &made.digest).unwrap();
+        assert!(found.id == made.id && found.used_at > made.used_at);
+        assert!(table.of_digest(&own, &"cd".repeat(32)).is_none());
+        assert!(table.of_digest(&principal("uid:1001"), &made.digest).is_none());
+        table.set_changed(made.id, true).await.unwrap();
+        assert!(table.of_digest(&own, &made.digest).is_none());
     }
 
     #[tokio::test]

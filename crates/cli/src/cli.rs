@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    approval, audit, backup, base, bundle, call, checkpoint, completions, console, cp, egress, image, limits,
+    approval, audit, backup, base, bundle, call, checkpoint, completions, console, cp, egress, limits,
     manual, mcp, passkey, permission, plan, policy, process, run, session, tls, token, transcript, trash,
     upgrade, workspace,
 };
@@ -61,9 +61,9 @@ pub(crate) struct Globals {
     /// COFFERDAM_TOKEN, which `ps` does not show.
     #[arg(long, global = true, value_name = "TOKEN", help_heading = "Global options")]
     token: Option<String>,
-    /// All nodes of a fleet, for lists, watches, `audit verify`, `node show` and `status`: a file with the list of nodes, as
-    /// `coffer fleet` takes it, or dns:NAME[:PORT]. Without a value: COFFERDAM_FLEET. A node that does not answer is a
-    /// warning.
+    /// All nodes of a fleet, for lists, watches, `push`, `audit verify`, `node show` and `status`: a file with the list
+    /// of nodes, as `coffer fleet` takes it, or dns:NAME[:PORT]. Without a value: COFFERDAM_FLEET. A node that does not
+    /// answer is a warning.
     #[arg(long, global = true, value_name = "FILE|dns:NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "endpoint", help_heading = "Global options")]
     fleet: Option<String>,
     /// One node of the fleet, by its number, for all commands.
@@ -98,15 +98,15 @@ enum Command {
     /// List, show and delete the directories that the daemon keeps after runs have ended.
     #[command(subcommand)]
     Workspace(workspace::Command),
-    /// Make, verify and delete bases: trees of files that never change, on which many runs can begin.
+    /// Make, push, verify and delete bases: trees of files that never change, on which many runs can begin.
     #[command(subcommand)]
     Base(base::Command),
     /// Copy what a run has changed at one moment, list the copies and delete them.
     #[command(subcommand)]
     Checkpoint(checkpoint::Command),
-    /// Import, build, list and show the images that runs can use. For operators.
+    /// Import, build, push, list and show the images that runs can use. For operators.
     #[command(subcommand)]
-    Image(image::Command),
+    Image(transfer_commands::ImageCommand),
     /// Call a tool in a run.
     #[command(subcommand)]
     Call(Box<call::Command>),
@@ -287,6 +287,8 @@ impl Command {
             Self::Audit(audit::Command::Tail(tail)) => tail.over(fleet).await,
             Self::Audit(audit::Command::Query(query)) => query.over(fleet).await,
             Self::Audit(audit::Command::Verify(verify)) => verify.over(fleet).await,
+            Self::Image(command) => command.over(fleet).await,
+            Self::Base(base::Command::Push(push)) => push.over(fleet).await,
             Self::Node(node_commands::Command::Show(_)) => fleet_view::show(fleet).await,
             Self::Status(status) => fleet_view::status(fleet, status.profiles).await,
             _ => Err(is_of_one_node("this command is")),

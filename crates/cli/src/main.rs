@@ -14,7 +14,6 @@ mod cp;
 mod egress;
 mod endpoint;
 mod host_path;
-mod image;
 mod limits;
 mod manual;
 mod mcp;

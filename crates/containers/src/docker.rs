@@ -184,6 +184,13 @@ impl Engine {
         self.load(archive, limit).await
     }
 
+    /// Returns the archive of an image, as `docker save` writes it, under no name. Dropping the stream ends it.
+    ///
+    /// The engine has `limit` to begin. The caller bounds the time of the whole stream.
+    pub fn save_image(&self, id: &ImageId, limit: Duration) -> TarStream {
+        self.save(id, limit)
+    }
+
     /// Makes an image of one layer from the tar of a root file system, within this time.
     pub async fn import_filesystem(
         &self,

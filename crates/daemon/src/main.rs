@@ -9,7 +9,6 @@ mod check;
 mod config;
 mod console;
 mod hand_over;
-mod images;
 mod mcp;
 mod memory;
 mod metrics;

@@ -21,6 +21,8 @@ const MEASURE: Duration = Duration::from_secs(10);
 
 /// Time limit for copying or digesting a tree.
 const TREE: Duration = Duration::from_secs(600);
+/// Time limit for sending a tree to another daemon, or for receiving one.
+const TRANSFER: Duration = Duration::from_secs(1_800);
 
 pub async fn diff(layer: LayerSpec, most: u32) -> Result<DiffRunResponse, Refusal> {
     blocking("looking at the changes", move || launcher().diff(&layer, most, DIFF)).await
@@ -109,6 +111,26 @@ pub async fn digest(tree: &Directory, most: TreeBounds) -> Result<Base, Refusal>
     let handle = handle(tree, WHAT)?;
     let found = blocking(WHAT, move || launcher().digest(handle.as_fd(), owner, most, TREE)).await?;
     with_digest(WHAT, found)
+}
+
+/// Sends a tree over `stream`, read as its owner. Returns its digest and size.
+pub async fn export(tree: &Directory, stream: OwnedFd, most: TreeBounds) -> Result<Base, Refusal> {
+    const WHAT: &str = "sending a tree";
+    let owner = (tree.owner.uid, tree.owner.gid);
+    let handle = handle(tree, WHAT)?;
+    blocking(WHAT, move || launcher().export((handle.as_fd(), stream), owner, most, TRANSFER))
+        .await
+        .and_then(|found| with_digest(WHAT, found))
+}
+
+/// Fills an empty directory with the tree that comes over `stream`. Returns the tree's digest and size.
+pub async fn import(into: &Directory, stream: OwnedFd, most: TreeBounds) -> Result<Base, Refusal> {
+    const WHAT: &str = "receiving a tree";
+    let owner = (into.owner.uid, into.owner.gid);
+    let handle = handle(into, WHAT)?;
+    blocking(WHAT, move || launcher().import((handle.as_fd(), stream), owner, most, TRANSFER))
+        .await
+        .and_then(|found| with_digest(WHAT, found))
 }
 
 /// Returns the content of a small file beneath a directory. It is read as the directory's owner, and no link is followed.

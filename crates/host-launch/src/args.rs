@@ -141,6 +141,10 @@ pub enum Task {
     Copy(TreeBounds),
     /// Answer with the digest of the source.
     Digest(TreeBounds),
+    /// Send the source over a further handle, and answer with its digest.
+    Export(TreeBounds),
+    /// Fill the workspace with a tree that comes over a further handle, and answer with its digest.
+    Import(TreeBounds),
     /// Copy the source into `files` of the workspace, and answer with the copy's digest.
     Save(TreeBounds, Marks),
     /// Put a saved tree, the source, into the workspace, which no process uses.
@@ -264,6 +268,14 @@ impl Args {
                 line.push("--digest".into());
                 line.extend(most.to_command_line());
             }
+            Task::Export(most) => {
+                line.push("--export".into());
+                line.extend(most.to_command_line());
+            }
+            Task::Import(most) => {
+                line.push("--import".into());
+                line.extend(most.to_command_line());
+            }
             Task::Fill => line.push("--fill".into()),
             Task::Restore { .. } => line.push("--restore".into()),
             Task::Save(most, marks) => {
@@ -327,6 +339,12 @@ impl Args {
             Some("--digest") if jail_mounts == [JailMount::Source] => {
                 Task::Digest(TreeBounds::parse(&mut line)?)
             }
+            Some("--export") if jail_mounts == [JailMount::Source] => {
+                Task::Export(TreeBounds::parse(&mut line)?)
+            }
+            Some("--import") if jail_mounts == [JailMount::Workspace] => {
+                Task::Import(TreeBounds::parse(&mut line)?)
+            }
             Some("--fill") if jail_mounts == [JailMount::Source, JailMount::Workspace] => Task::Fill,
             Some("--restore") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
                 Task::Restore { is_layer: false }
@@ -363,6 +381,7 @@ impl Args {
                 Task::Diff(..)
                     | Task::Measure
                     | Task::Digest(_)
+                    | Task::Export(_)
                     | Task::Read(_)
                     | Task::Identify { .. }
                     | Task::Ancestry(_)
@@ -390,9 +409,9 @@ impl Since {
 }
 
 impl Task {
-    /// Returns true if one more handle comes after those of the mounts: over it, handles of later calls or streams to servers come.
+    /// Returns true if one more handle comes after those of the mounts: over it, handles of later calls, streams to servers or a tree come.
     pub fn has_further_handle(&self) -> bool {
-        matches!(self, Self::Serve { .. } | Self::Mirror { .. })
+        matches!(self, Self::Serve { .. } | Self::Mirror { .. } | Self::Export(_) | Self::Import(_))
     }
 }
 
@@ -522,14 +541,18 @@ mod tests {
             args(&both, Task::Restore { is_layer: false }),
             args(&RESTORED_LAYER, Task::Restore { is_layer: true }),
             args(&both[..1], Task::Digest(most)),
+            args(&both[..1], Task::Export(most)),
+            args(&both[1..], Task::Import(most)),
             args(&both[..1], identify.clone()),
         ] {
             assert_eq!(Args::parse(good.to_command_line()), Ok(good));
         }
-        let bad = [Task::Digest(most), identify].map(|task| args(&both, task));
+        let bad = [Task::Digest(most), Task::Export(most), Task::Import(most), identify]
+            .map(|task| args(&both, task));
         let lacking = [
             Task::Copy(most),
             Task::Fill,
+            Task::Import(most),
             Task::Restore { is_layer: false },
             Task::Save(most, Marks::Listed),
         ]

@@ -159,6 +159,30 @@ impl Launcher {
         self.ask(&[(JailMount::Source, tree)], owner, Task::Digest(most), timeout)
     }
 
+    /// Sends a tree over `stream`, read as `owner`. Returns its digest and size, which the reader of the stream has to compare.
+    pub fn export(
+        &self,
+        (tree, stream): (BorrowedFd<'_>, OwnedFd),
+        owner: (u32, u32),
+        most: TreeBounds,
+        timeout: Duration,
+    ) -> Result<Base, LayerError> {
+        self.ask_with(&[(JailMount::Source, tree)], Some(stream), owner, Task::Export(most), timeout)
+    }
+
+    /// Fills the empty directory `into` with the tree that comes over `stream`, as `owner`, to whom `into` belongs.
+    ///
+    /// Returns the tree's digest and size. After an error `into` has a part of the tree.
+    pub fn import(
+        &self,
+        (into, stream): (BorrowedFd<'_>, OwnedFd),
+        owner: (u32, u32),
+        most: TreeBounds,
+        timeout: Duration,
+    ) -> Result<Base, LayerError> {
+        self.ask_with(&[(JailMount::Workspace, into)], Some(stream), owner, Task::Import(most), timeout)
+    }
+
     /// Returns a digest of all that determines a clone of a repository, which is read as `owner`.
     ///
     /// `work_tree` is the name of the linked work tree to clone, if the source is its repository; empty otherwise.
@@ -214,12 +238,26 @@ impl Launcher {
     pub(crate) fn ask<T: Message + Default>(
         &self,
         mounts: &[(JailMount, BorrowedFd<'_>)],
-        (uid, gid): (u32, u32),
+        owner: (u32, u32),
+        task: Task,
+        timeout: Duration,
+    ) -> Result<T, LayerError> {
+        self.ask_with(mounts, None, owner, task, timeout)
+    }
+
+    fn ask_with<T: Message + Default>(
+        &self,
+        mounts: &[(JailMount, BorrowedFd<'_>)],
+        further: Option<OwnedFd>,
+        owner: (u32, u32),
         task: Task,
         timeout: Duration,
     ) -> Result<T, LayerError> {
         let deadline = Instant::now() + timeout;
-        let (channel, mut child) = self.start(mounts, uid, gid, task)?;
+        let started = self.start_with(mounts, further.as_ref().map(AsFd::as_fd), owner, task);
+        // The process alone has it, so that the other end sees when the process has ended.
+        drop(further);
+        let (channel, mut child) = started?;
         // Read while the process writes: an answer may be larger than the socket's buffer.
         let answer = read_all(&channel, deadline);
         let left = deadline.saturating_duration_since(Instant::now());

@@ -9,6 +9,7 @@ mod layer;
 mod location;
 mod order;
 mod ready;
+mod receive;
 mod recovery;
 mod restore;
 mod save;
@@ -16,6 +17,7 @@ mod serve;
 mod setup;
 mod sys;
 mod tree;
+mod tree_stream;
 mod turns;
 mod way_out;
 mod worker_pool;
@@ -65,6 +67,8 @@ enum Failure {
     #[error(transparent)]
     Tree(#[from] tree::TreeFailure),
     #[error(transparent)]
+    Receive(#[from] receive::ReceiveFailure),
+    #[error(transparent)]
     Fill(#[from] fill::FillFailure),
 }
 
@@ -79,7 +83,12 @@ impl Failure {
             Self::Mirror(failure) => failure.code(),
             // After the first, the daemon does not use the mirror again.
             Self::Mirrored(git::CloneFailure::Library(_)) | Self::Start(_) | Self::Serve(_) => 1,
-            Self::Clone(_) | Self::Mirrored(_) | Self::Layer(_) | Self::Tree(_) | Self::Fill(_) => 4,
+            Self::Clone(_)
+            | Self::Mirrored(_)
+            | Self::Layer(_)
+            | Self::Tree(_)
+            | Self::Receive(_)
+            | Self::Fill(_) => 4,
         }
     }
 }
@@ -182,6 +191,15 @@ fn work(task: Task, report: Report, null: OwnedFd, further: Option<OwnedFd>) -> 
             setup::ChildFilter::new()?.forbid_processes()?;
             let tree = if matches!(task, Task::Copy(_)) { tree::copy(most) } else { tree::digest(most) };
             layer::answer(&tree?.encode_to_vec())?;
+        }
+        Task::Export(most) | Task::Import(most) => {
+            let stream = further.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+            setup::ChildFilter::new()?.forbid_processes()?;
+            let found = match task {
+                Task::Export(_) => tree::send(stream, most)?,
+                _ => receive::receive(stream, most)?,
+            };
+            layer::answer(&found.encode_to_vec())?;
         }
         Task::Fill => {
             setup::ChildFilter::new()?.forbid_processes()?;

@@ -1,4 +1,4 @@
-//! Copies the directory that becomes a base or a part of a checkpoint, and computes the digest of a tree.
+//! Copies the directory that becomes a base or a part of a checkpoint, sends the tree of a base, and computes the digest of a tree.
 //!
 //! The digest is SHA-256 over one entry for each name, from the topmost directory down. The names of a directory are in the order of
 //! their bytes, and an entry is followed by the entries of the names in it:
@@ -20,7 +20,8 @@
 //! A checkpoint also has names that the owner has made unreadable: an agent must not prevent the checkpoints of its run. Therefore the
 //! process may read them (`setup`, `copying.rs`).
 
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -37,10 +38,11 @@ use crate::copying::{
     DIRECTORY, ENTERED, by_kernel, check_open, make_directory, make_file, open_dir, open_file, times,
 };
 use crate::fill::MOST_MARKS;
+use crate::tree_stream::{Entry, FORMAT, Kind};
 use crate::{layer, sys};
 
 /// Most levels of directories, as in an overlay's changes.
-const MAX_DEPTH: usize = 128;
+pub(crate) const MAX_DEPTH: usize = 128;
 /// Bytes that are read at a time.
 const PIECE: usize = 256 * 1024;
 
@@ -61,6 +63,10 @@ pub(crate) enum TreeFailure {
     Bytes(u64),
     #[error("the paths of deleted names and special files take more than {} MiB", MOST_MARKS >> 20)]
     Marks,
+    #[error("{path} changed while it was read")]
+    Changed { path: String },
+    #[error("the files cannot be sent: {0}")]
+    Send(io::Error),
     #[error("{path}: directories are nested deeper than {MAX_DEPTH} levels")]
     Deep { path: String },
 }
@@ -73,6 +79,24 @@ pub(crate) fn copy(most: TreeBounds) -> Result<Base, TreeFailure> {
 /// Returns the digest and the size of the source.
 pub(crate) fn digest(most: TreeBounds) -> Result<Base, TreeFailure> {
     walk(Path::new("/source"), None, most, sys::is_abandoned)
+}
+
+/// Sends the source, and returns its digest and its size.
+pub(crate) fn send(stream: OwnedFd, most: TreeBounds) -> Result<Base, TreeFailure> {
+    send_from(Path::new("/source"), &mut File::from(stream), most, sys::is_abandoned)
+}
+
+pub(crate) fn send_from(
+    from: &Path,
+    stream: &mut dyn io::Write,
+    most: TreeBounds,
+    is_abandoned: fn() -> bool,
+) -> Result<Base, TreeFailure> {
+    let mut stream = BufWriter::with_capacity(PIECE, stream);
+    stream.write_all(FORMAT).map_err(TreeFailure::Send)?;
+    let (found, _) = walk_to(from, (None, Some(&mut stream)), most, Marks::Ignored, is_abandoned)?;
+    stream.flush().map_err(TreeFailure::Send)?;
+    Ok(found)
 }
 
 fn walk(
@@ -92,6 +116,17 @@ pub(crate) fn walk_with(
     marks: Marks,
     is_abandoned: fn() -> bool,
 ) -> Result<(Base, Vec<u8>), TreeFailure> {
+    walk_to(from, (into, None), most, marks, is_abandoned)
+}
+
+/// Walks the tree, and copies or sends it.
+fn walk_to(
+    from: &Path,
+    (into, stream): (Option<&Path>, Option<&mut dyn io::Write>),
+    most: TreeBounds,
+    marks: Marks,
+    is_abandoned: fn() -> bool,
+) -> Result<(Base, Vec<u8>), TreeFailure> {
     // The mount's name makes no difference: messages have relative paths.
     let from = Root::open(Mount::Project, from)?;
     let into = into.map(|into| open(into, DIRECTORY, Mode::empty())).transpose().map_err(io::Error::from)?;
@@ -104,6 +139,7 @@ pub(crate) fn walk_with(
         marks,
         listed: Vec::new(),
         buffer: vec![0; PIECE],
+        stream,
         found: Base { files: 1, ..Base::default() },
     };
     let top = from.top().map_err(|error| walk.open_failure(error))?;
@@ -114,7 +150,7 @@ pub(crate) fn walk_with(
     Ok((found, listed))
 }
 
-struct Walk {
+struct Walk<'s> {
     most: TreeBounds,
     /// Returns true if the daemon that asked for this is gone.
     is_abandoned: fn() -> bool,
@@ -127,17 +163,22 @@ struct Walk {
     /// The list of marks.
     listed: Vec<u8>,
     buffer: Vec<u8>,
+    /// Stream to which the tree is sent.
+    stream: Option<&'s mut dyn io::Write>,
     found: Base,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn directory(&mut self, from: &Dir, into: Option<&OwnedFd>, depth: usize) -> Result<(), TreeFailure> {
         if depth > MAX_DEPTH {
             return Err(TreeFailure::Deep { path: self.shown() });
         }
         let stat = fstat(from).map_err(|errno| self.read_failure(errno.into()))?;
         let mode = kept(stat.st_mode, into);
+        let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+        let modified = (stat.st_mtime, nanos);
         self.entry(b'd', mode, &[]);
+        self.begin(Kind::Directory, mode, modified, 0)?;
         if self.marks == Marks::Listed && layer::is_opaque(from) {
             self.mark(b'o')?;
         }
@@ -153,10 +194,9 @@ impl Walk {
             self.name(from, &name, into, depth)?;
             self.path.truncate(above);
         }
+        self.pass(Entry::up())?;
         if let Some(into) = into {
-            let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
-            let set = fchmod(into, Mode::from_raw_mode(mode))
-                .and_then(|()| futimens(into, &times((stat.st_mtime, nanos))));
+            let set = fchmod(into, Mode::from_raw_mode(mode)).and_then(|()| futimens(into, &times(modified)));
             set.map_err(|errno| self.write_failure(errno.into()))?;
         }
         Ok(())
@@ -249,6 +289,8 @@ impl Walk {
         let left = self.most.bytes.saturating_sub(self.found.size_bytes).saturating_add(1);
         let shared = copy.as_ref().map(|copy| by_kernel(&opened.file, copy, left)).transpose();
         let is_copied = shared.map_err(|error| self.write_failure(error))?.unwrap_or(false);
+        let before = self.found.size_bytes;
+        self.begin(Kind::File, mode, opened.meta.modified, opened.meta.size)?;
         let mut content = Digest::default();
         loop {
             // The digest is that of the copy, whatever happens to the source meanwhile.
@@ -264,9 +306,16 @@ impl Walk {
                 return Err(TreeFailure::Bytes(self.most.bytes));
             }
             content.update(&self.buffer[..read]);
+            if let Some(stream) = &mut self.stream {
+                stream.write_all(&self.buffer[..read]).map_err(TreeFailure::Send)?;
+            }
             if let Some(copy) = copy.as_mut().filter(|_| !is_copied) {
                 copy.write_all(&self.buffer[..read]).map_err(|error| self.write_failure(error))?;
             }
+        }
+        if self.stream.is_some() && self.found.size_bytes - before != opened.meta.size {
+            // Its length was sent before.
+            return Err(TreeFailure::Changed { path: self.shown() });
         }
         if let Some(copy) = &copy {
             let set = fchmod(copy, Mode::from_raw_mode(mode))
@@ -293,6 +342,10 @@ impl Walk {
         }
         // The kernel ignores the mode of a link, and file systems differ in it.
         self.entry(b'l', 0, &target);
+        self.begin(Kind::Link, 0, meta.modified, target.len() as u64)?;
+        if let Some(stream) = &mut self.stream {
+            stream.write_all(&target).map_err(TreeFailure::Send)?;
+        }
         Ok(())
     }
 
@@ -326,12 +379,18 @@ impl Walk {
     }
 
     fn entry(&mut self, kind: u8, mode: u32, rest: &[u8]) {
-        self.hash.update(&[kind]);
-        self.hash.update(&mode.to_be_bytes());
-        for part in [self.path.as_slice(), rest] {
-            self.hash.update(&(part.len() as u64).to_be_bytes());
-            self.hash.update(part);
-        }
+        hash_entry(&mut self.hash, (kind, mode), &self.path, rest);
+    }
+
+    /// Sends the present name, whose rest follows.
+    fn begin(&mut self, kind: Kind, mode: u32, modified: (i64, u32), rest: u64) -> Result<(), TreeFailure> {
+        let name = self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
+        self.pass(Entry { kind, mode, modified, name, rest })
+    }
+
+    fn pass(&mut self, entry: Entry) -> Result<(), TreeFailure> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        entry.write(*stream).map_err(TreeFailure::Send)
     }
 
     fn shown(&self) -> String {
@@ -354,6 +413,16 @@ impl Walk {
     }
 }
 
+/// Adds the entry of a name to the digest of its tree.
+pub(crate) fn hash_entry(hash: &mut Digest, (kind, mode): (u8, u32), path: &[u8], rest: &[u8]) {
+    hash.update(&[kind]);
+    hash.update(&mode.to_be_bytes());
+    for part in [path, rest] {
+        hash.update(&(part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+}
+
 /// Returns the mode that counts: a copy has permission bits only.
 fn kept(mode: u32, into: Option<&OwnedFd>) -> u32 {
     mode & if into.is_some() { 0o777 } else { 0o7777 }
@@ -362,7 +431,7 @@ fn kept(mode: u32, into: Option<&OwnedFd>) -> u32 {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
-    use std::fs::{self, File, Permissions};
+    use std::fs::{self, Permissions};
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 

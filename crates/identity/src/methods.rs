@@ -91,7 +91,10 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.BackupService/CreateBackup", &[Operator], IN_PERSON),
     row("/cofferdam.v1.BaseService/CreateBase", MAKERS, WIDE),
     row("/cofferdam.v1.BaseService/DeleteBase", MAKERS, WIDE),
+    // Files leave the host, and come to it from another one.
+    row("/cofferdam.v1.BaseService/ExportBase", &[Operator], IN_PERSON),
     row("/cofferdam.v1.BaseService/GetBase", MAKERS, WIDE),
+    row("/cofferdam.v1.BaseService/ImportBase", &[Operator], IN_PERSON),
     row("/cofferdam.v1.BaseService/ListBases", MAKERS, WIDE),
     row("/cofferdam.v1.BaseService/VerifyBase", MAKERS, WIDE),
     row("/cofferdam.v1.CheckpointService/CheckpointRun", MAKERS, RUNS),
@@ -121,6 +124,7 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.HostService/ExamineHost", EVERYBODY, WIDE),
     steers("/cofferdam.v1.HostService/GetPool", EVERYBODY, WIDE),
     row("/cofferdam.v1.ImageService/BuildImage", &[Operator], WIDE),
+    row("/cofferdam.v1.ImageService/ExportImage", &[Operator], IN_PERSON),
     row("/cofferdam.v1.ImageService/ImportImage", &[Operator], WIDE),
     row("/cofferdam.v1.ImageService/ListImages", &[Operator], WIDE),
     steers("/cofferdam.v1.LimitService/GetRateLimits", EVERYBODY, WIDE),
@@ -251,6 +255,18 @@ mod tests {
             let opens = |credential| row.credentials.contains(&credential);
             assert!(opens(Uid) && opens(Certificate) && opens(Token), "{name}");
             assert_eq!((opens(NarrowToken), opens(RunToken)), (narrow, false), "{name}");
+        }
+    }
+
+    /// An export takes files off the host, and an import of a base brings them without a look at their content.
+    #[test]
+    fn exports_and_imports_of_bases_are_for_operators_in_person() {
+        use Credential::{Certificate, Uid};
+        for name in ["ImageService/ExportImage", "BaseService/ExportBase", "BaseService/ImportBase"] {
+            let row = method(&format!("/cofferdam.v1.{name}")).unwrap();
+            assert_eq!(row.roles, [Role::Operator], "{name}");
+            assert_eq!(row.credentials, [Uid, Certificate], "{name}");
+            assert!(!row.steers, "{name}");
         }
     }
 

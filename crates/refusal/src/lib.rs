@@ -224,6 +224,15 @@ pub fn stream_start<T, Elapsed>(
     }
 }
 
+/// Returns the refusal of a stream that its client does not read: it has left, or has taken nothing within `limit`.
+pub fn unread(has_left: bool, limit: Duration) -> Refusal {
+    if has_left {
+        return Refusal::new(Reason::Cancelled, "the client left before it had all");
+    }
+    let message = format!("the client has read nothing for {} seconds", limit.as_secs());
+    Refusal::new(Reason::TimedOut, message)
+}
+
 /// An error with its causes, for the log.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

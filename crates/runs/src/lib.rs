@@ -67,7 +67,9 @@ pub use run_directories::deny_list::HarnessOnBind;
 pub use run_directories::directories::Directories;
 pub use run_directories::linked::linked as linked_repository;
 pub use run_directories::trash;
-pub use run_directories::workspace::{Purpose, Roots, make as make_directory, open_own as open_directory};
+pub use run_directories::workspace::{
+    Purpose, Roots, make as make_directory, open_own as open_directory, owner_for,
+};
 pub use run_files::{Carried, GuestBinary, LogLocation, place_worker};
 pub use seen::Seen;
 pub use shown_token::ShownToken;

@@ -111,6 +111,7 @@ mod tests {
             "correlation_id",
             "credential_id",
             "current_node_id",
+            "image_id",
             "request_id",
             "subscription_id",
             "task_id",

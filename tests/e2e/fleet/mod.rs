@@ -2,6 +2,7 @@
 
 mod creates;
 mod death;
+mod push;
 mod view;
 
 use std::path::PathBuf;

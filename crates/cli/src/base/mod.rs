@@ -14,6 +14,7 @@ use crate::ids;
 
 crate::verbs::verbs! {
     Create(create::Create),
+    Push(transfer_commands::PushBase),
     List(list::List),
     Show(show::Show),
     Verify(verify::Verify),
@@ -43,6 +44,7 @@ fn source(base: &Base) -> String {
         Some(Source::Directory(directory)) => directory.path.clone(),
         Some(Source::Clone(clone)) if clone.revision.is_empty() => format!("clone of {}", clone.repository),
         Some(Source::Clone(clone)) => format!("clone of {} at {}", clone.repository, clone.revision),
+        Some(Source::Copy(copy)) => format!("copy of {}", copy.origin),
         Some(Source::Checkpoint(of)) => format!("checkpoint {}", of.checkpoint_id),
         None => "-".to_owned(),
     }

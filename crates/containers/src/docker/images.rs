@@ -3,18 +3,19 @@
 //! The engine ends a build whose connection is closed: it kills the build's container and removes it. So dropping the future ends the
 //! build.
 
+use std::io;
 use std::time::Duration;
 
 use bollard::models::BuildInfo;
 use bollard::query_parameters::{
     BuildImageOptions, CreateImageOptions, ImportImageOptions, ListImagesOptions,
 };
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use tokio::sync::mpsc;
 
-use super::{ASKING, Engine, readback};
+use super::{ASKING, Engine, faults, readback};
 use crate::engine::{BuildNetwork, EngineError, ImageBuild, ImageListing, TarStream};
-use crate::ids::ImageReference;
+use crate::ids::{ImageId, ImageReference};
 
 impl Engine {
     pub(super) async fn load(&self, archive: TarStream, limit: Duration) -> Result<(), EngineError> {
@@ -23,6 +24,15 @@ impl Engine {
         let progress = client.import_image_stream(ImportImageOptions::default(), archive, None);
         let finished = progress.try_for_each(|_| std::future::ready(Ok(())));
         self.within(limit, attempt, finished).await
+    }
+
+    /// An image that is named by its id has no name in its archive, so none that changes meanwhile is in it.
+    pub(super) fn save(&self, id: &ImageId, limit: Duration) -> TarStream {
+        let endpoint = self.endpoint.clone();
+        let client = self.client.clone().with_timeout(limit);
+        let archive = client.export_image(id.as_str());
+        let named = move |error| io::Error::other(faults::translate("export the image", &endpoint, error));
+        Box::pin(archive.map(move |part| part.map_err(&named)))
     }
 
     pub(super) async fn import(

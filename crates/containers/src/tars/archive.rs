@@ -22,7 +22,7 @@ use super::member::{Kind, Member};
 use super::meter::Meter;
 use super::walk::{End, Walk};
 use super::{BadTar, write};
-use crate::ids::ImageReference;
+use crate::ids::{ImageId, ImageReference};
 
 const MANIFEST: &[u8] = b"manifest.json";
 /// Files that name images in other formats.
@@ -72,7 +72,7 @@ struct Parts {
 pub(super) fn pass(
     input: impl Read,
     mut output: impl Write,
-    reference: &ImageReference,
+    wanted: (&ImageReference, Option<&ImageId>),
 ) -> Result<(), BadTar> {
     let mut walk = Walk::new(input, End::Said);
     let mut parts = Parts::default();
@@ -89,7 +89,7 @@ pub(super) fn pass(
         walk.finish(&member)?;
     }
     walk.drain()?;
-    parts.finish(&mut output, reference)?;
+    parts.finish(&mut output, wanted)?;
     write::end(&mut output)
 }
 
@@ -141,7 +141,11 @@ impl Parts {
     }
 
     /// Writes the configuration and the manifest.
-    fn finish(&self, output: &mut impl Write, reference: &ImageReference) -> Result<(), BadTar> {
+    fn finish(
+        &self,
+        output: &mut impl Write,
+        (reference, announced): (&ImageReference, Option<&ImageId>),
+    ) -> Result<(), BadTar> {
         let manifest =
             self.kept.get(MANIFEST).ok_or(BadTar::NoArchive("it has no manifest.json of 1 MiB or less"))?;
         let parsed: Vec<Value> = serde_json::from_slice(manifest)
@@ -158,7 +162,13 @@ impl Parts {
         let (Some(config), Some(layers)) = (config, layers) else { return Err(names_no) };
         let names: Vec<_> = layers.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
         let config = configuration(config, layers.iter().map(|(_, layer)| *layer))?;
-        let config_name = format!("{}.json", hex::encode(Sha256::digest(&config)));
+        let digest = hex::encode(Sha256::digest(&config));
+        // The configuration has the digest of each layer, so its own digest is that of the whole image.
+        if let Some(wanted) = announced.filter(|wanted| wanted.as_str() != format!("sha256:{digest}")) {
+            let found = format!("sha256:{digest}");
+            return Err(BadTar::AnotherImage { found, wanted: wanted.to_string() });
+        }
+        let config_name = format!("{digest}.json");
         if self.layers.contains_key(config_name.as_bytes()) {
             return Err(BadTar::NoArchive("a layer has the name of its configuration"));
         }

@@ -47,6 +47,7 @@ pub(super) struct Fields {
     pub(super) modified: u64,
     pub(super) user: Vec<u8>,
     pub(super) group: Vec<u8>,
+    /// Major and minor number. `None`: both fields are empty.
     pub(super) device: Option<(u64, u64)>,
 }
 
@@ -87,10 +88,13 @@ impl Fields {
             modified: number(MODIFIED, "a header has an invalid time")?,
             user: text(&block[USER]),
             group: text(&block[GROUP]),
-            device: Some((
-                number(MAJOR, "a header has an invalid device number")?,
-                number(MINOR, "a header has an invalid device number")?,
-            )),
+            device: match &block[MAJOR.start..MINOR.end] {
+                empty if empty.iter().all(|byte| *byte == 0) => None,
+                _ => Some((
+                    number(MAJOR, "a header has an invalid device number")?,
+                    number(MINOR, "a header has an invalid device number")?,
+                )),
+            },
         })
     }
 

@@ -92,8 +92,8 @@ pub(super) struct Member {
     pub(super) modified: u64,
     pub(super) user: Vec<u8>,
     pub(super) group: Vec<u8>,
-    /// Major and minor number.
-    pub(super) device: (u64, u64),
+    /// Major and minor number: zeros, or `None` as in its header, unless it is a device.
+    pub(super) device: Option<(u64, u64)>,
     /// Records of its extended header.
     pub(super) records: Records,
 }

@@ -20,7 +20,7 @@ mod write;
 
 use std::io::{self, Read, Write};
 
-use crate::ids::ImageReference;
+use crate::ids::{ImageId, ImageReference};
 
 pub use meter::Meter;
 
@@ -37,6 +37,11 @@ pub enum BadTar {
     Member { name: String, why: &'static str },
     #[error("it is not an archive of one image: {0}")]
     NoArchive(&'static str),
+    #[error(
+        "it is the image {found}, and {wanted} was announced; if a layer was packed in another way than this daemon packs it, \
+         import the image at its source with `coffer image import`, and push that one"
+    )]
+    AnotherImage { found: String, wanted: String },
     #[error("it is longer than {0} bytes")]
     TooLong(u64),
     /// Reading the input or writing the output failed.
@@ -89,8 +94,15 @@ pub fn pass_context(input: impl Read, output: impl Write) -> Result<(), BadTar> 
 }
 
 /// Passes an archive of one image on under this name alone, with layers written anew.
-pub fn pass_archive(input: impl Read, output: impl Write, reference: &ImageReference) -> Result<(), BadTar> {
-    archive::pass(input, output, reference)
+///
+/// If `announced` is given, another image is refused. The manifest, without which the engine loads nothing, is not written then.
+pub fn pass_archive(
+    input: impl Read,
+    output: impl Write,
+    reference: &ImageReference,
+    announced: Option<&ImageId>,
+) -> Result<(), BadTar> {
+    archive::pass(input, output, (reference, announced))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ fn context(tar: &[u8]) -> Result<Vec<u8>, String> {
 
 fn archive(tar: &[u8]) -> Result<Vec<u8>, String> {
     let mut passed = Vec::new();
-    pass_archive(tar, &mut passed, &reference()).map(|()| passed).map_err(|error| error.to_string())
+    pass_archive(tar, &mut passed, &reference(), None).map(|()| passed).map_err(|error| error.to_string())
 }
 
 const DIGEST: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -127,6 +127,34 @@ fn a_file_system_passes_with_all_metadata_of_its_members() {
     assert_eq!(passed.len(), tar.len());
     assert_eq!(filesystem(&passed).unwrap(), passed, "what is written is written so again");
     assert_eq!(form_of(&mut tar.as_slice()).unwrap().0, TarForm::RootFilesystem);
+}
+
+/// Writers differ in the device numbers of what is no device. A layer that keeps them keeps its digest, and the image its id.
+#[test]
+fn ordinary_headers_are_written_as_they_came() {
+    for (magic, device) in [
+        (&b"ustar\x0000"[..], &b""[..]),
+        (b"ustar\x0000", b"0000000\x000000000\0"),
+        (b"ustar  \0", b""),
+        (b"ustar  \0", b"0000000\x000000000\0"),
+    ] {
+        let tar = made(|tar| {
+            let mut member = header("etc/motd", EntryType::Regular, 5);
+            member.set_uid(0);
+            member.set_gid(0);
+            member.set_mtime(1_700_000_000);
+            let block = member.as_mut_bytes();
+            block[257..265].copy_from_slice(magic);
+            block[329..345].fill(0);
+            block[329..329 + device.len()].copy_from_slice(device);
+            member.set_cksum();
+            // The usual form of a checksum, which the crate does not write.
+            let sum = format!("{:06o}\0 ", member.cksum().unwrap());
+            member.as_mut_bytes()[148..156].copy_from_slice(sum.as_bytes());
+            tar.append(&member, &b"hello"[..]).unwrap();
+        });
+        assert_eq!(filesystem(&tar).unwrap(), tar, "{magic:?} {device:?}");
+    }
 }
 
 #[test]
@@ -265,6 +293,31 @@ fn an_archive_gets_the_given_name_instead_of_its_own() {
     let manifest: serde_json::Value = serde_json::from_slice(&passed[2].3).unwrap();
     let wanted = serde_json::json!([{ "Config": config_name, "RepoTags": ["tools:1"], "Layers": [layer] }]);
     assert_eq!(manifest, wanted);
+}
+
+#[test]
+fn an_announced_image_is_passed_on_and_any_other_has_no_manifest() {
+    let content = filesystem(&small_layer()).unwrap();
+    let untidy = made(|tar| extended(tar, &[("comment", "x"), ("path", "etc/motd")], "m", b"hello"));
+    let announced = |layer: &[u8], id: &str| {
+        let mut passed = Vec::new();
+        let id = ImageId::parse(id).unwrap();
+        let tar = saved(&manifest(), layer);
+        let how = pass_archive(tar.as_slice(), &mut passed, &reference(), Some(&id));
+        (how.map_err(|error| error.to_string()), passed)
+    };
+    let own = |layer: &[u8]| digest(config(layer).as_bytes());
+    let (how, passed) = announced(&content, &own(&content));
+    assert_eq!(how, Ok(()));
+    assert_eq!(passed, archive(&saved(&manifest(), &content)).unwrap());
+    for (layer, id) in [(&content, digest(b"another")), (&untidy, own(&untidy))] {
+        let (how, passed) = announced(layer, &id);
+        assert!(how.unwrap_err().contains(&id));
+        // The tar has no end yet, and is not loaded.
+        let mut whole = passed;
+        whole.extend([0; 1024]);
+        assert!(read(&whole).iter().all(|(name, ..)| name.ends_with("layer.tar")));
+    }
 }
 
 #[test]

@@ -229,7 +229,11 @@ impl Extensions {
             modified: records.modified.as_deref().map_or(Ok(fields.modified), seconds)?,
             user: fields.user,
             group: fields.group,
-            device: fields.device.filter(|_| kind.is_device()).unwrap_or_default(),
+            device: if kind.is_device() {
+                Some(fields.device.unwrap_or_default())
+            } else {
+                fields.device.map(|_| (0, 0))
+            },
             records,
             name,
         })

@@ -58,7 +58,7 @@ pub(super) fn file_header(output: &mut impl Write, name: &[u8], size: u64) -> Re
             modified: 0,
             user: Vec::new(),
             group: Vec::new(),
-            device: (0, 0),
+            device: None,
             records: pax::Records::default(),
         },
     )
@@ -84,8 +84,7 @@ fn gnu(member: &Member) -> Option<Vec<u8>> {
         }
     }
     let (name, link) = (cut(&member.name), cut(link));
-    let device = member.kind.is_device().then_some(member.device);
-    let fields = Fields { is_gnu: true, device, ..fields(member, name, b"", Some(link)) };
+    let fields = Fields { is_gnu: true, ..fields(member, name, b"", Some(link)) };
     blocks.extend(fields.write()?);
     Some(blocks)
 }
@@ -157,7 +156,7 @@ fn fields(member: &Member, name: &[u8], prefix: &[u8], link: Option<&[u8]>) -> F
         modified: member.modified,
         user: member.user.clone(),
         group: member.group.clone(),
-        device: Some(member.device),
+        device: member.device,
     }
 }
 

@@ -12,6 +12,7 @@ use bundles::Bundles;
 use calls::grants::Grants;
 use calls::{Calls, Control, Life, Replays, Transcripts};
 use comparisons::Comparisons;
+use images::Images;
 use listener::{Certificates, GuardLayer, Tokens};
 use node::Nodes;
 use notices::Push;
@@ -24,7 +25,6 @@ use super::broken_store;
 use super::parts::Parts;
 use crate::config::Config;
 use crate::console;
-use crate::images::Images;
 use crate::policy::Loader;
 use crate::reload::Reloader;
 use crate::rpc::{self, Services};
@@ -65,13 +65,13 @@ pub(super) fn services(
         (audit(), records.escalations.clone()),
         (tasks(), stop()),
     );
-    let images = Images::new(runs().launcher.clone(), audit(), gateway(), config.images);
+    let images = Images::new(runs().launcher.clone(), audit(), gateway().in_force().clone(), config.images);
     let run = run_service(parts, &alerts);
     let (approval, passkeys) = approval_service(parts, doors.as_deref())?;
     Ok(Services {
         image: rpc::image::Service { images: Arc::new(images), tasks: tasks(), stop: stop() },
         run: run.clone(),
-        base: rpc::base::Service { bases: bases.clone(), tasks: tasks() },
+        base: rpc::base::Service { bases: bases.clone(), tasks: tasks(), stop: stop() },
         checkpoint: rpc::checkpoint::Service {
             checkpoints: checkpoints.clone(),
             comparisons: Arc::new(Comparisons::new(runs(), audit(), index.clone())),

@@ -42,6 +42,7 @@ use egress_rules::SecretName;
 use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
 use identity::{Certified, Roles};
+use images::ImageBounds;
 use mirrors::MirrorBounds;
 use model_usage::Price;
 use node::Settings as NodeSettings;
@@ -49,8 +50,6 @@ use runs::{HarnessOnBind, OnStop, PoolEntry, RunBounds};
 use serde_json::{Value, json};
 use store::OutcomeBounds;
 use terminals::Limits;
-
-use crate::images::ImageBounds;
 
 pub(crate) use self::secrets::check as check_secrets;
 pub(crate) use alerts::Webhook;

@@ -18,6 +18,7 @@ use daemon_log::{Format, Level};
 use document::{At, Fields, size_or, time, time_or};
 use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
+use images::ImageBounds;
 use mirrors::MirrorBounds;
 use runs::{HarnessOnBind, OnStop, RunBounds};
 use store::OutcomeBounds;
@@ -28,7 +29,6 @@ use super::{
     Config, Text, access, alerts, audit, console, egress, mcp, metrics, model_prices, notices, oidc, pool,
     secrets, tcp, traces,
 };
-use crate::images::ImageBounds;
 
 /// Longest path of a Unix socket, bytes: it has to fit into `sockaddr_un`, unix(7).
 const MAX_SOCKET_PATH: usize = 107;

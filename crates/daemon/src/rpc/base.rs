@@ -3,13 +3,19 @@
 use std::sync::Arc;
 
 use bases::Bases;
+use futures_util::StreamExt as _;
 use identity::BaseId;
 use refusal::Refusal;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 use wire::v1;
 use wire::v1::base_service_server::BaseService;
+use wire::v1::import_base_request::Part;
 
+use super::image::{PIECES, no_header, pieces};
 use super::portion::{cut, page};
 use super::principal;
 
@@ -20,6 +26,7 @@ const MAX_PAGE: u32 = 500;
 pub(crate) struct Service {
     pub(crate) bases: Arc<Bases>,
     pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
 }
 
 #[tonic::async_trait]
@@ -68,6 +75,44 @@ impl BaseService for Service {
         // Keeps its turn if the client leaves, because its process goes on. A stop of the daemon need not wait for it.
         let verified = tokio::spawn(async move { bases.verify(id, &principal).await }).await;
         Ok(Response::new(verified.map_err(|error| Refusal::internal("verifying the base", &error))??))
+    }
+
+    type ExportBaseStream = ReceiverStream<Result<v1::ExportBaseResponse, Status>>;
+
+    async fn export_base(
+        &self,
+        request: Request<v1::ExportBaseRequest>,
+    ) -> Result<Response<Self::ExportBaseStream>, Status> {
+        let id = BaseId::parse(&request.get_ref().base_id)?;
+        let (service, principal) = (self.clone(), principal(&request)?);
+        let (sender, receiver) = mpsc::channel(PIECES);
+        // Ends soon after the client has left.
+        self.tasks.spawn(async move {
+            let sent = service.bases.export(id, &principal, &sender, &service.stop).await;
+            if let Err(refusal) = sent {
+                // An error means that the client has left.
+                let _ = sender.send(Err(refusal.into())).await;
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+
+    async fn import_base(
+        &self,
+        request: Request<Streaming<v1::ImportBaseRequest>>,
+    ) -> Result<Response<v1::ImportBaseResponse>, Status> {
+        let (bases, principal) = (self.bases.clone(), principal(&request)?);
+        let mut stream = request.into_inner();
+        let first = stream.message().await?.and_then(|first| first.part);
+        let Some(Part::Header(header)) = first else { return Err(no_header().into()) };
+        let pieces = pieces(stream, |message: v1::ImportBaseRequest| match message.part {
+            Some(Part::Piece(piece)) => Some(piece),
+            _ => None,
+        });
+        let pieces = Box::pin(pieces.take_until(self.stop.clone().cancelled_owned()));
+        // In a separate task, so that nothing of the base is left if the client leaves.
+        let made = self.tasks.spawn(async move { bases.import(header, pieces, &principal).await }).await;
+        Ok(Response::new(made.map_err(|error| Refusal::internal("importing the base", &error))??))
     }
 
     async fn delete_base(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use images::{Images, Pieces};
 use refusal::Refusal;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -15,12 +16,13 @@ use wire::v1::image_service_server::ImageService;
 use wire::v1::{self, build_image_request, build_image_response, import_image_request};
 
 use super::{portion, principal};
-use crate::images::{Images, Pieces};
 
 /// Maximum number of lines of a build that wait for the client.
 const LINES: usize = 64;
 /// Maximum number of characters in a message. Lines of the engine have up to 32 KiB and are split.
 const MAX_LINE: usize = 16 * 1024;
+/// Maximum number of pieces of an export that wait for the client.
+pub(super) const PIECES: usize = 4;
 /// Maximum size of one piece, bytes.
 const MAX_PIECE: usize = 1 << 20;
 
@@ -31,8 +33,8 @@ pub(crate) struct Service {
     pub(crate) stop: CancellationToken,
 }
 
-/// Returns the rest of a request as pieces. Any other message is an error.
-fn pieces<T: Send + 'static>(
+/// Returns the rest of a request as pieces, for bases as well. Any other message is an error.
+pub(super) fn pieces<T: Send + 'static>(
     stream: Streaming<T>,
     piece: impl Fn(T) -> Option<Vec<u8>> + Send + 'static,
 ) -> Pieces {
@@ -52,7 +54,7 @@ fn parts(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-fn no_header() -> Refusal {
+pub(super) fn no_header() -> Refusal {
     Refusal::invalid("header", "is missing: send it in the first message")
 }
 
@@ -127,6 +129,26 @@ impl ImageService for Service {
             let _ = tell.send(built.map_err(Status::from).and_then(|image| say(Said::Image(image)))).await;
         });
         Ok(Response::new(ReceiverStream::new(told)))
+    }
+
+    type ExportImageStream = ReceiverStream<Result<v1::ExportImageResponse, Status>>;
+
+    async fn export_image(
+        &self,
+        request: Request<v1::ExportImageRequest>,
+    ) -> Result<Response<Self::ExportImageStream>, Status> {
+        let (service, principal) = (self.clone(), principal(&request)?);
+        let (sender, receiver) = mpsc::channel(PIECES);
+        // Ends soon after the client has left.
+        self.tasks.spawn(async move {
+            let reference = request.into_inner().reference;
+            let sent = service.images.export(&principal, &reference, &sender, &service.stop).await;
+            if let Err(refusal) = sent {
+                // An error means that the client has left.
+                let _ = sender.send(Err(refusal.into())).await;
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
     async fn list_images(

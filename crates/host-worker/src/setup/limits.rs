@@ -31,6 +31,7 @@ pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
         Task::Mirror { most, .. } => PACK_SIZE.min(*most),
         Task::Accept(..)
         | Task::Copy(_)
+        | Task::Import(_)
         | Task::Save(..)
         | Task::Fill
         | Task::Restore { .. }
@@ -52,7 +53,17 @@ pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
         limit(resource, most).map_err(step("setting limits"))?;
     }
     sys::ignore_file_size_signal();
-    if matches!(task, Task::Copy(_) | Task::Digest(_) | Task::Save(..) | Task::Fill | Task::Restore { .. }) {
+    let is_of_a_tree = matches!(
+        task,
+        Task::Copy(_)
+            | Task::Digest(_)
+            | Task::Export(_)
+            | Task::Import(_)
+            | Task::Save(..)
+            | Task::Fill
+            | Task::Restore { .. }
+    );
+    if is_of_a_tree {
         nice(YIELDING).map_err(step("lowering the priority"))?;
         sys::yield_disk();
     }

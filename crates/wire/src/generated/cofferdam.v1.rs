@@ -12758,7 +12758,7 @@ impl ::prost::Name for Base {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BaseSource {
     /// Source of the files.
-    #[prost(oneof = "base_source::Source", tags = "1, 2, 3")]
+    #[prost(oneof = "base_source::Source", tags = "1, 2, 3, 4")]
     pub source: ::core::option::Option<base_source::Source>,
 }
 /// Nested message and enum types in `BaseSource`.
@@ -12775,6 +12775,9 @@ pub mod base_source {
         /// The workspace of a run as a checkpoint has it, with the files beneath a layer.
         #[prost(message, tag = "3")]
         Checkpoint(super::CheckpointWorkspace),
+        /// Output only. A base of another daemon, by ImportBase.
+        #[prost(message, tag = "4")]
+        Copy(super::BaseCopy),
     }
 }
 impl ::prost::Name for BaseSource {
@@ -12785,6 +12788,23 @@ impl ::prost::Name for BaseSource {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.BaseSource".into()
+    }
+}
+/// A copy of a base of another daemon.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BaseCopy {
+    /// Id of that base, which names its node if the node has a number.
+    #[prost(string, tag = "1")]
+    pub origin: ::prost::alloc::string::String,
+}
+impl ::prost::Name for BaseCopy {
+    const NAME: &'static str = "BaseCopy";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BaseCopy".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BaseCopy".into()
     }
 }
 /// A directory of the daemon's host.
@@ -12965,6 +12985,127 @@ impl ::prost::Name for VerifyBaseResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.VerifyBaseResponse".into()
+    }
+}
+/// See BaseService.ExportBase.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExportBaseRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub base_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ExportBaseRequest {
+    const NAME: &'static str = "ExportBaseRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExportBaseRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExportBaseRequest".into()
+    }
+}
+/// Message of an export: the base, and then its files in pieces.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExportBaseResponse {
+    /// One part.
+    #[prost(oneof = "export_base_response::Part", tags = "1, 2, 3")]
+    pub part: ::core::option::Option<export_base_response::Part>,
+}
+/// Nested message and enum types in `ExportBaseResponse`.
+pub mod export_base_response {
+    /// One part.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Part {
+        /// The base. The first message.
+        #[prost(message, tag = "1")]
+        Base(super::Base),
+        /// The next bytes, at most 1 MiB. Their format is for ImportBase alone.
+        #[prost(bytes, tag = "2")]
+        Piece(::prost::alloc::vec::Vec<u8>),
+        /// The files that were sent have this digest, which is the recorded one. The last message.
+        #[prost(string, tag = "3")]
+        VerifiedDigest(::prost::alloc::string::String),
+    }
+}
+impl ::prost::Name for ExportBaseResponse {
+    const NAME: &'static str = "ExportBaseResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExportBaseResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExportBaseResponse".into()
+    }
+}
+/// See BaseService.ImportBase.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportBaseRequest {
+    /// The first message has the header, all others a piece.
+    #[prost(oneof = "import_base_request::Part", tags = "1, 2")]
+    pub part: ::core::option::Option<import_base_request::Part>,
+}
+/// Nested message and enum types in `ImportBaseRequest`.
+pub mod import_base_request {
+    /// The first message has the header, all others a piece.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Part {
+        /// Description of the base.
+        #[prost(message, tag = "1")]
+        Header(super::ImportBaseHeader),
+        /// The next bytes of the export, at most 1 MiB.
+        #[prost(bytes, tag = "2")]
+        Piece(::prost::alloc::vec::Vec<u8>),
+    }
+}
+impl ::prost::Name for ImportBaseRequest {
+    const NAME: &'static str = "ImportBaseRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ImportBaseRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ImportBaseRequest".into()
+    }
+}
+/// Description of the base to import.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportBaseHeader {
+    /// Digest that the base must have, as its exporter announced it. Required. If the caller has an unchanged base of this
+    /// digest, the answer has that one, and no piece is read.
+    #[prost(string, tag = "1")]
+    pub digest: ::prost::alloc::string::String,
+    /// Id of the base at its exporter, for the record. Required.
+    #[prost(string, tag = "2")]
+    pub origin: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ImportBaseHeader {
+    const NAME: &'static str = "ImportBaseHeader";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ImportBaseHeader".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ImportBaseHeader".into()
+    }
+}
+/// The base that was imported, complete.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportBaseResponse {
+    /// The base.
+    #[prost(message, optional, tag = "1")]
+    pub base: ::core::option::Option<Base>,
+    /// It was there already.
+    #[prost(bool, tag = "2")]
+    pub reused: bool,
+}
+impl ::prost::Name for ImportBaseResponse {
+    const NAME: &'static str = "ImportBaseResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ImportBaseResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ImportBaseResponse".into()
     }
 }
 /// See BaseService.DeleteBase.
@@ -13195,6 +13336,59 @@ pub mod base_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.BaseService", "VerifyBase"));
             self.inner.unary(req, path, codec).await
         }
+        /// Sends the files of a base, for ImportBase of another daemon. For operators in person: on the Unix socket or with a
+        /// certificate. Two records of the log frame it. It ends with an error if the files are not those of the recorded digest.
+        pub async fn export_base(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExportBaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ExportBaseResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.BaseService/ExportBase",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.BaseService", "ExportBase"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Makes a base of files that ExportBase of another daemon sends: first a header, then the files in pieces. For
+        /// operators in person. The base belongs to the caller. If the files have another digest than the header says, or are
+        /// not complete, no part of them is left. Limits and records are those of CreateBase.
+        pub async fn import_base(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::ImportBaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImportBaseResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.BaseService/ImportBase",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.BaseService", "ImportBase"));
+            self.inner.client_streaming(req, path, codec).await
+        }
         /// Deletes a base. Fails with PRECONDITION_FAILED while a run needs it: one that lives, or one that has ended and
         /// whose changes were not discarded.
         pub async fn delete_base(
@@ -13267,6 +13461,28 @@ pub mod base_service_server {
             request: tonic::Request<super::VerifyBaseRequest>,
         ) -> std::result::Result<
             tonic::Response<super::VerifyBaseResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ExportBase method.
+        type ExportBaseStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ExportBaseResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Sends the files of a base, for ImportBase of another daemon. For operators in person: on the Unix socket or with a
+        /// certificate. Two records of the log frame it. It ends with an error if the files are not those of the recorded digest.
+        async fn export_base(
+            &self,
+            request: tonic::Request<super::ExportBaseRequest>,
+        ) -> std::result::Result<tonic::Response<Self::ExportBaseStream>, tonic::Status>;
+        /// Makes a base of files that ExportBase of another daemon sends: first a header, then the files in pieces. For
+        /// operators in person. The base belongs to the caller. If the files have another digest than the header says, or are
+        /// not complete, no part of them is left. Limits and records are those of CreateBase.
+        async fn import_base(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::ImportBaseRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImportBaseResponse>,
             tonic::Status,
         >;
         /// Deletes a base. Fails with PRECONDITION_FAILED while a run needs it: one that lives, or one that has ended and
@@ -13534,6 +13750,99 @@ pub mod base_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.BaseService/ExportBase" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExportBaseSvc<T: BaseService>(pub Arc<T>);
+                    impl<
+                        T: BaseService,
+                    > tonic::server::ServerStreamingService<super::ExportBaseRequest>
+                    for ExportBaseSvc<T> {
+                        type Response = super::ExportBaseResponse;
+                        type ResponseStream = T::ExportBaseStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExportBaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as BaseService>::export_base(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExportBaseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.BaseService/ImportBase" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImportBaseSvc<T: BaseService>(pub Arc<T>);
+                    impl<
+                        T: BaseService,
+                    > tonic::server::ClientStreamingService<super::ImportBaseRequest>
+                    for ImportBaseSvc<T> {
+                        type Response = super::ImportBaseResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::ImportBaseRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as BaseService>::import_base(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImportBaseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
@@ -18572,6 +18881,11 @@ pub struct ImportImageHeader {
     /// Take the name from another image that has it. Default: ALREADY_EXISTS.
     #[prost(bool, tag = "3")]
     pub replace: bool,
+    /// Identity that the image must have, `sha256:…`, as its exporter announced it. Only for an archive of `docker save`.
+    /// Another image is refused before the engine has all of it, so the engine stores nothing. If the name already belongs
+    /// to this image, the answer comes at once. Default: any.
+    #[prost(string, tag = "4")]
+    pub image_id: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `ImportImageHeader`.
 pub mod import_image_header {
@@ -18635,9 +18949,12 @@ pub struct ImportImageResponse {
     /// The image.
     #[prost(message, optional, tag = "1")]
     pub image: ::core::option::Option<Image>,
-    /// SHA-256 of the tar as it arrived, lower-case hex.
+    /// SHA-256 of the tar as it arrived, lower-case hex. Empty if none was read.
     #[prost(string, tag = "2")]
     pub tar_sha256: ::prost::alloc::string::String,
+    /// The image was there already, under this name and with the `image_id` of the header. No tar was read.
+    #[prost(bool, tag = "3")]
+    pub present: bool,
 }
 impl ::prost::Name for ImportImageResponse {
     const NAME: &'static str = "ImportImageResponse";
@@ -18647,6 +18964,76 @@ impl ::prost::Name for ImportImageResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.ImportImageResponse".into()
+    }
+}
+/// See ImageService.ExportImage.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExportImageRequest {
+    /// Name of the image, such as `tools:1`. Required.
+    #[prost(string, tag = "1")]
+    pub reference: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ExportImageRequest {
+    const NAME: &'static str = "ExportImageRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExportImageRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExportImageRequest".into()
+    }
+}
+/// Message of an export: the image, then its archive in pieces, and the end.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExportImageResponse {
+    /// One part.
+    #[prost(oneof = "export_image_response::Part", tags = "1, 2, 3")]
+    pub part: ::core::option::Option<export_image_response::Part>,
+}
+/// Nested message and enum types in `ExportImageResponse`.
+pub mod export_image_response {
+    /// One part.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Part {
+        /// The image. The first message.
+        #[prost(message, tag = "1")]
+        Image(super::Image),
+        /// The next bytes of an archive of `docker save`, at most 1 MiB.
+        #[prost(bytes, tag = "2")]
+        Piece(::prost::alloc::vec::Vec<u8>),
+        /// The archive is complete. The last message.
+        #[prost(message, tag = "3")]
+        End(super::ExportedArchive),
+    }
+}
+impl ::prost::Name for ExportImageResponse {
+    const NAME: &'static str = "ExportImageResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExportImageResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExportImageResponse".into()
+    }
+}
+/// A complete archive.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExportedArchive {
+    /// Length, bytes.
+    #[prost(uint64, tag = "1")]
+    pub size_bytes: u64,
+    /// SHA-256, lower-case hex. A record of the log has it, too.
+    #[prost(string, tag = "2")]
+    pub sha256: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ExportedArchive {
+    const NAME: &'static str = "ExportedArchive";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExportedArchive".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExportedArchive".into()
     }
 }
 /// See ImageService.BuildImage.
@@ -18783,7 +19170,7 @@ pub mod image_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Imports, builds and lists the engine's images. For operators.
+    /// Imports, builds, lists and exports the engine's images. For operators.
     #[derive(Debug, Clone)]
     pub struct ImageServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -18919,6 +19306,33 @@ pub mod image_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.ImageService", "BuildImage"));
             self.inner.streaming(req, path, codec).await
         }
+        /// Sends an image as an archive, which ImportImage of another daemon takes. For operators in person: on the Unix socket
+        /// or with a certificate. Two records of the log frame it. The daemon sends one image at a time, of at most
+        /// `images.max_size` of its configuration. The stream is whole if it has its last message.
+        pub async fn export_image(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExportImageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ExportImageResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ImageService/ExportImage",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ImageService", "ExportImage"));
+            self.inner.server_streaming(req, path, codec).await
+        }
         /// The engine's images that have a name, by name.
         pub async fn list_images(
             &mut self,
@@ -18982,6 +19396,22 @@ pub mod image_service_server {
             &self,
             request: tonic::Request<tonic::Streaming<super::BuildImageRequest>>,
         ) -> std::result::Result<tonic::Response<Self::BuildImageStream>, tonic::Status>;
+        /// Server streaming response type for the ExportImage method.
+        type ExportImageStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ExportImageResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Sends an image as an archive, which ImportImage of another daemon takes. For operators in person: on the Unix socket
+        /// or with a certificate. Two records of the log frame it. The daemon sends one image at a time, of at most
+        /// `images.max_size` of its configuration. The stream is whole if it has its last message.
+        async fn export_image(
+            &self,
+            request: tonic::Request<super::ExportImageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ExportImageStream>,
+            tonic::Status,
+        >;
         /// The engine's images that have a name, by name.
         async fn list_images(
             &self,
@@ -18991,7 +19421,7 @@ pub mod image_service_server {
             tonic::Status,
         >;
     }
-    /// Imports, builds and lists the engine's images. For operators.
+    /// Imports, builds, lists and exports the engine's images. For operators.
     #[derive(Debug)]
     pub struct ImageServiceServer<T> {
         inner: Arc<T>,
@@ -19159,6 +19589,52 @@ pub mod image_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.ImageService/ExportImage" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExportImageSvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::ServerStreamingService<super::ExportImageRequest>
+                    for ExportImageSvc<T> {
+                        type Response = super::ExportImageResponse;
+                        type ResponseStream = T::ExportImageStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExportImageRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::export_image(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExportImageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -18,7 +18,7 @@ use crate::failure::{Ended, Failure};
 /// ever pulled from a registry.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: docker save tools:1 | coffer image import - tools:1")]
-pub(crate) struct Import {
+pub struct Import {
     /// The tar, or `-` for standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -57,7 +57,12 @@ impl Import {
             (Box::new(file), size)
         };
         let client = context.connect().await?;
-        let header = ImportImageHeader { reference: self.name, form: form.into(), replace: self.replace };
+        let header = ImportImageHeader {
+            reference: self.name,
+            form: form.into(),
+            replace: self.replace,
+            image_id: String::new(),
+        };
         let header = ImportImageRequest { part: Some(Part::Header(header)) };
         let bar = context.ui.bytes_bar();
         let message = |piece: Option<Vec<u8>>| ImportImageRequest { part: piece.map(Part::Piece) };

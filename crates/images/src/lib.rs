@@ -1,28 +1,29 @@
-//! Imports and builds images for operators. The daemon never pulls an image.
-//!
-//! ```text
-//!  client ─► pieces ─► meter: length, SHA-256 ─► looked through while it passes ─► engine ─► named, on record
-//! ```
-//!
-//! The beginning of an import or a build is recorded before the engine receives anything, because a build runs programs
-//! with the network that the engine gives it. The end is recorded too, with the digest of the image.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // only the daemon calls it
 
+mod export;
+mod name;
 mod passage;
+mod shown;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use admission::Turns;
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use containers::{
-    BadTar, BuildNetwork, EngineError, ImageBuild, ImageListing, ImageReference, TarForm, pass_archive,
-    pass_context, pass_filesystem,
+    BadTar, BuildNetwork, EngineError, ImageBuild, ImageId, ImageListing, ImageReference, TarForm,
+    pass_archive, pass_context, pass_filesystem,
 };
 use executor::engine_refusal;
-use futures_util::{StreamExt as _, stream};
-use gateway::Gateway;
 use identity::Principal;
 use operations::Reason;
+use parking_lot::Mutex;
+use policy::InForce;
 use refusal::{Refusal, chain};
 use runs::Launcher;
 use serde_json::json;
@@ -31,34 +32,44 @@ use tokio_util::sync::CancellationToken;
 use wire::v1;
 use wire::v1::import_image_header::Form;
 
-pub(crate) use passage::Pieces;
+use name::{dockerfile, own_name};
+pub use passage::Pieces;
 use passage::{Passage, Passed};
 
 /// Maximum number of imports and builds at the same time.
 const AT_ONCE: usize = 2;
-/// Maximum number of images in a list.
-const LISTED: usize = 1_000;
-/// Number of images that are inspected at the same time for a list.
-const LOOKS: usize = 8;
 /// Time that the check of a tar has to finish after the engine has, and that the engine has to report a timeout.
 const SETTLING: Duration = Duration::from_secs(5);
-/// Prefix of the names that only the daemon gives.
-const OWN: &str = "cofferdam/";
+/// Number of images that are sent at the same time.
+const EXPORTS: usize = 1;
 
 /// Limits for the import and the build of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ImageBounds {
+pub struct ImageBounds {
     /// Maximum size of a tar, bytes.
-    pub(crate) max_bytes: u64,
-    pub(crate) timeout: Duration,
+    pub max_bytes: u64,
+    pub timeout: Duration,
 }
 
-pub(crate) struct Images {
+/// The images of the engine, for operators.
+pub struct Images {
     launcher: Arc<Launcher>,
     audit: Arc<AuditLog>,
-    gateway: Arc<Gateway>,
+    policy: InForce,
     bounds: ImageBounds,
     slots: Semaphore,
+    exports: Turns,
+    /// Names that imports and builds are about to give.
+    names: Mutex<BTreeSet<String>>,
+}
+
+/// A name that no other import or build gives meanwhile.
+struct Taken<'a>(&'a Images, String);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.names.lock().remove(&self.1);
+    }
 }
 
 /// Rule for a name that another image already has.
@@ -69,30 +80,32 @@ enum Naming {
 }
 
 impl Images {
-    pub(crate) fn new(
-        launcher: Arc<Launcher>,
-        audit: Arc<AuditLog>,
-        gateway: Arc<Gateway>,
-        bounds: ImageBounds,
-    ) -> Self {
-        Self { launcher, audit, gateway, bounds, slots: Semaphore::new(AT_ONCE) }
+    pub fn new(launcher: Arc<Launcher>, audit: Arc<AuditLog>, policy: InForce, bounds: ImageBounds) -> Self {
+        let (slots, exports) = (Semaphore::new(AT_ONCE), Turns::new(EXPORTS));
+        Self { launcher, audit, policy, bounds, slots, exports, names: Mutex::default() }
     }
 
     /// Imports an image from a tar.
-    pub(crate) async fn import(
+    pub async fn import(
         &self,
         principal: &Principal,
         header: v1::ImportImageHeader,
         pieces: Pieces,
         cancel: &CancellationToken,
     ) -> Result<v1::ImportImageResponse, Refusal> {
+        let announced = announced(&header)?;
         let form = match header.form() {
-            Form::Unspecified => None,
+            Form::Unspecified => announced.as_ref().map(|_| TarForm::DockerArchive),
             Form::DockerArchive => Some(TarForm::DockerArchive),
             Form::RootFilesystem => Some(TarForm::RootFilesystem),
         };
         let reference = own_name(&header.reference)?;
         let _slot = self.slot()?;
+        let _taken = self.take(&reference)?;
+        if self.has(&reference, announced.as_ref()).await? {
+            let image = Some(self.shown(&reference).await?);
+            return Ok(v1::ImportImageResponse { image, tar_sha256: String::new(), present: true });
+        }
         self.check_name(&reference, naming(header.replace)).await?;
         let event = || event(Kind::ImageImported, principal, &reference);
         self.record(event(), json!({ "phase": "begun" })).await?;
@@ -100,7 +113,7 @@ impl Images {
         let name = reference.clone();
         let passage =
             Passage::begin(pieces, form, self.bounds.max_bytes, move |form, input, output| match form {
-                TarForm::DockerArchive => pass_archive(input, output, &name),
+                TarForm::DockerArchive => pass_archive(input, output, &name, announced.as_ref()),
                 TarForm::RootFilesystem => pass_filesystem(input, output),
             });
         let made = async {
@@ -116,11 +129,12 @@ impl Images {
         };
         let made = in_time(made, self.bounds.timeout, cancel).await;
         let passed = self.recorded(event, &reference, made).await?;
-        Ok(v1::ImportImageResponse { image: Some(self.shown(&reference).await?), tar_sha256: passed.sha256 })
+        let image = Some(self.shown(&reference).await?);
+        Ok(v1::ImportImageResponse { image, tar_sha256: passed.sha256, present: false })
     }
 
     /// Lets the engine build an image, and sends the output of the build to `output`.
-    pub(crate) async fn build(
+    pub async fn build(
         &self,
         principal: &Principal,
         header: v1::BuildImageHeader,
@@ -147,6 +161,7 @@ impl Images {
         };
         let reference = &build.reference;
         let _slot = self.slot()?;
+        let _taken = self.take(reference)?;
         self.check_name(reference, naming(header.replace)).await?;
         let event = || event(Kind::ImageBuilt, principal, reference);
         self.record(
@@ -171,16 +186,6 @@ impl Images {
         self.shown(reference).await
     }
 
-    /// Returns the images that have a name, and true if there are more than one list holds.
-    pub(crate) async fn list(&self) -> Result<(Vec<v1::Image>, bool), Refusal> {
-        let mut found = self.launcher.engine.images().await.map_err(engine_refusal)?;
-        let truncated = found.len() > LISTED;
-        found.truncate(LISTED);
-        let described = stream::iter(found).map(|listing| self.described(listing));
-        let images: Vec<_> = described.buffered(LOOKS).collect().await;
-        Ok((images.into_iter().collect::<Result<_, _>>()?, truncated))
-    }
-
     fn slot(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Refusal> {
         self.slots.try_acquire().map_err(|_| {
             Refusal::new(
@@ -190,6 +195,25 @@ impl Images {
                 ),
             )
         })
+    }
+
+    /// Keeps other imports and builds from giving this name, so that none of them replaces the image unasked.
+    fn take(&self, reference: &ImageReference) -> Result<Taken<'_>, Refusal> {
+        let name = reference.tagged();
+        if self.names.lock().insert(name.clone()) {
+            return Ok(Taken(self, name));
+        }
+        Err(Refusal::new(
+            Reason::Overloaded,
+            format!("another image is being imported or built as {name}: try again when that has ended"),
+        ))
+    }
+
+    /// Returns true if the name already belongs to the announced image.
+    async fn has(&self, reference: &ImageReference, announced: Option<&ImageId>) -> Result<bool, Refusal> {
+        let Some(announced) = announced else { return Ok(false) };
+        let found = self.launcher.engine.image(reference).await.map_err(engine_refusal)?;
+        Ok(found.is_some_and(|found| found.id == *announced))
     }
 
     async fn check_name(&self, reference: &ImageReference, naming: Naming) -> Result<(), Refusal> {
@@ -241,48 +265,21 @@ impl Images {
             }
         }
     }
+}
 
-    async fn shown(&self, reference: &ImageReference) -> Result<v1::Image, Refusal> {
-        let name = reference.tagged();
-        let listed = self.launcher.engine.images().await.map_err(engine_refusal)?;
-        let listing = listed.into_iter().find(|listing| listing.reference.as_str() == name);
-        let gone = || Refusal::new(Reason::EngineUnavailable, "the image was removed meanwhile");
-        let listing = listing.ok_or_else(gone)?;
-        let facts = self.launcher.engine.image(reference).await.map_err(engine_refusal)?;
-        if let Some(Ok(image)) = facts.map(|facts| facts.usable()) {
-            // The launcher remembers a refusal, and `described` shows it.
-            let _ = self.launcher.check_image(&image, reference).await;
-        }
-        self.described(listing).await
+/// Returns the identity that the image must have. `None`: any.
+fn announced(header: &v1::ImportImageHeader) -> Result<Option<ImageId>, Refusal> {
+    if header.image_id.is_empty() {
+        return Ok(None);
     }
-
-    async fn described(&self, listing: ImageListing) -> Result<v1::Image, Refusal> {
-        let ImageListing { reference, id, size, created } = listing;
-        let facts = self.launcher.engine.image(&reference).await.map_err(engine_refusal)?;
-        let unusable = match facts.map(|facts| facts.usable()) {
-            Some(Ok(image)) => self.launcher.starting.refused(image.id()).unwrap_or_default(),
-            Some(Err(refused)) => refused.to_string(),
-            None => "it was removed meanwhile".to_owned(),
-        };
-        let policy = self.gateway.policy();
-        let allows = |name: &&str| {
-            let short = reference.as_str().strip_suffix(":latest");
-            policy.profile(name).is_some_and(|profile| {
-                [Some(reference.as_str()), short]
-                    .into_iter()
-                    .flatten()
-                    .any(|name| profile.permits_image(Some(name)))
-            })
-        };
-        Ok(v1::Image {
-            profiles: policy.profile_names().filter(allows).map(str::to_owned).collect(),
-            reference: reference.to_string(),
-            image_id: id.to_string(),
-            size_bytes: size,
-            created_at: Some(wire::Timestamp { seconds: created, nanos: 0 }),
-            unusable,
-        })
+    if header.form() == Form::RootFilesystem {
+        return Err(Refusal::invalid(
+            "image_id",
+            "is for an archive: a root file system has no identity yet",
+        ));
     }
+    let id = ImageId::parse(&header.image_id);
+    id.map(Some).map_err(|_| Refusal::invalid("image_id", "is not `sha256:` and 64 hexadecimal digits"))
 }
 
 fn naming(replace: bool) -> Naming {
@@ -291,36 +288,6 @@ fn naming(replace: bool) -> Naming {
 
 fn event(kind: Kind, principal: &Principal, reference: &ImageReference) -> Event {
     Event::new(kind).principal(&principal.name).input(json!({ "reference": reference.as_str() }))
-}
-
-/// Parses a name that an operator may give to an image.
-fn own_name(name: &str) -> Result<ImageReference, Refusal> {
-    let reference = ImageReference::parse(name).map_err(|error| Refusal::invalid("reference", error))?;
-    // A digest identifies the content of an image. It cannot be given as a name.
-    if name.contains('@') || name.starts_with("sha256:") {
-        return Err(Refusal::invalid("reference", "is a digest: give a name and a tag, such as tools:1"));
-    }
-    if name.starts_with(OWN) {
-        return Err(Refusal::invalid("reference", format!("begins with {OWN}, which is the daemon's own")));
-    }
-    let tagged = reference.tagged();
-    let repository = tagged.rsplit_once(':').map_or(tagged.as_str(), |(repository, _)| repository);
-    if repository.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return Err(Refusal::invalid("reference", "has capitals before its tag, which the engine refuses"));
-    }
-    Ok(reference)
-}
-
-/// Checks the path of a Dockerfile, which is relative to the directory of the build.
-fn dockerfile(path: String) -> Result<String, Refusal> {
-    if path.is_empty() {
-        return Ok("Dockerfile".to_owned());
-    }
-    let plain = path.len() <= 1_000
-        && !path.starts_with('/')
-        && path.chars().all(|c| !c.is_control())
-        && path.split('/').all(|part| !part.is_empty() && part != "..");
-    if plain { Ok(path) } else { Err(Refusal::invalid("dockerfile", "is not a path within the directory")) }
 }
 
 /// Ends an import or a build after its time limit, or when it is cancelled.
@@ -390,26 +357,23 @@ fn bad_tar(bad: &BadTar) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::{dockerfile, own_name};
+    use super::*;
 
     #[test]
-    fn only_valid_operator_names_are_accepted() {
-        for good in ["tools:1", "tools", "team/tools:1.2-A", "registry.example.org:5000/team/tools:1"] {
-            assert!(own_name(good).is_ok(), "{good}");
+    fn an_announced_identity_is_whole_and_of_an_archive() {
+        let header = |image_id: &str, form: Form| v1::ImportImageHeader {
+            image_id: image_id.to_owned(),
+            form: form.into(),
+            ..Default::default()
+        };
+        let id = format!("sha256:{}", "a".repeat(64));
+        assert_eq!(announced(&header("", Form::RootFilesystem)).unwrap(), None);
+        for form in [Form::Unspecified, Form::DockerArchive] {
+            assert_eq!(announced(&header(&id, form)).unwrap().unwrap().as_str(), id);
         }
-        let digest = format!("sha256:{}", "a".repeat(64));
-        for bad in ["", "cofferdam/default:1", "../x", "a b", "Tools:1", &digest, &format!("tools@{digest}")]
-        {
-            assert!(own_name(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_dockerfile_is_in_the_directory() {
-        assert_eq!(dockerfile(String::new()).unwrap(), "Dockerfile");
-        assert_eq!(dockerfile("build/Dockerfile.dev".to_owned()).unwrap(), "build/Dockerfile.dev");
-        for bad in ["../Dockerfile", "/etc/passwd", "a//b", "a\nb", "a/../../b"] {
-            assert!(dockerfile(bad.to_owned()).is_err(), "{bad}");
+        assert!(announced(&header(&id, Form::RootFilesystem)).is_err());
+        for bad in ["tools:1", "sha256:", &id[..70], &format!("{id}a"), "sha256:../version"] {
+            assert!(announced(&header(bad, Form::Unspecified)).is_err(), "{bad}");
         }
     }
 }

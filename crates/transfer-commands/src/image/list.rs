@@ -11,7 +11,7 @@ use crate::{quantity, time};
 /// List the engine's images by name, and which profiles allow each.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer image list")]
-pub(crate) struct List {}
+pub struct List {}
 
 impl List {
     pub(crate) async fn run(self, context: &Context) -> Ended {

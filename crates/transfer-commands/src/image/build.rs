@@ -20,7 +20,7 @@ use crate::time;
 /// it. Ctrl-C ends the build.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer image build ./tools tools:1")]
-pub(crate) struct Build {
+pub struct Build {
     /// The directory.
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,

@@ -11,7 +11,7 @@ use crate::{ids, quantity, time};
 /// Show an image, and which profiles allow it.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer image show tools:1")]
-pub(crate) struct Show {
+pub struct Show {
     /// The image: its name, or a unique beginning of its id.
     #[arg(value_name = "IMAGE")]
     image: String,
@@ -27,7 +27,7 @@ impl Show {
 }
 
 /// Returns the image of a name, with or without `:latest`, or else of an id that begins like this.
-fn find<'i>(images: &'i [Image], named: &str) -> Result<&'i Image, Failure> {
+pub(super) fn find<'i>(images: &'i [Image], named: &str) -> Result<&'i Image, Failure> {
     const LIST: &str = "coffer image list";
     let latest = format!("{named}:latest");
     if let Some(image) = images.iter().find(|image| image.reference == named || image.reference == latest) {
@@ -68,8 +68,8 @@ fn render(image: &Image, page: &mut Output) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::Exit;
     use crate::output::Look;
+    use presentation::exit::Exit;
 
     fn image(reference: &str, digit: &str) -> Image {
         Image {

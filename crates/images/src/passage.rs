@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::{mpsc, oneshot};
 
 /// A tar in pieces, as a client sends it.
-pub(crate) type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+pub type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// Number of pieces that may wait on either side of the thread.
 const WAITING: usize = 4;

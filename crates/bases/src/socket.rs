@@ -1,0 +1,175 @@
+//! Connects the stream of a client with the socket of the host worker that reads or writes a tree.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as Blocking;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use executor::{Directory, layer};
+use futures_util::{Stream, StreamExt as _};
+use host_launch::TreeBounds;
+use operations::Reason;
+use refusal::{Refusal, unread};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use wire::v1::export_base_response::Part;
+use wire::v1::{self, ExportBaseResponse};
+
+/// Time that a client has to take a piece, or to send one.
+const STALL: Duration = Duration::from_secs(60);
+/// Size of a piece, bytes.
+const PIECE: usize = 256 * 1024;
+
+/// The files of a base in pieces, as a client sends them.
+pub type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+/// The answer of an export, as far as the client has not read it.
+pub type Sender = mpsc::Sender<Result<ExportBaseResponse, Status>>;
+
+/// Fills an empty directory with the tree that comes in pieces. Returns its digest and size.
+pub(crate) async fn receive(into: &Directory, pieces: Pieces, most: TreeBounds) -> Result<v1::Base, Refusal> {
+    let (ours, theirs) = pair()?;
+    let receiving = layer::import(into, theirs, most);
+    let feeding = feed(pieces, ours);
+    tokio::pin!(receiving, feeding);
+    let fed = tokio::select! {
+        // It has answered before the end.
+        received = &mut receiving => return received,
+        fed = &mut feeding => fed,
+    };
+    match (receiving.await, fed) {
+        // The stream was cut off, and this is the reason.
+        (Err(refused), Err(why)) if refused.reason == Reason::PreconditionFailed => Err(why),
+        (received, _) => received,
+    }
+}
+
+/// Passes the pieces of a client on, until its stream or the process at the other end of the socket ends.
+async fn feed(mut pieces: Pieces, mut into: UnixStream) -> Result<(), Refusal> {
+    loop {
+        let piece = match timeout(STALL, pieces.next()).await {
+            Ok(Some(Ok(piece))) => piece,
+            Ok(None) => return Ok(()),
+            Ok(Some(Err(_))) => {
+                let message =
+                    "the client ended the stream before the base was complete; nothing of it is left";
+                return Err(Refusal::new(Reason::Cancelled, message));
+            }
+            Err(_) => {
+                let message = format!("the client has sent nothing for {} seconds", STALL.as_secs());
+                return Err(Refusal::new(Reason::TimedOut, message));
+            }
+        };
+        if into.write_all(&piece).await.is_err() {
+            // The process has ended. Its answer has the reason.
+            return Ok(());
+        }
+    }
+}
+
+/// Passes the bytes of a process on to a client, until the process has closed its end.
+pub(crate) async fn pass(
+    mut from: UnixStream,
+    sender: &Sender,
+    stop: &CancellationToken,
+) -> Result<(), Refusal> {
+    let mut buffer = vec![0; PIECE];
+    loop {
+        let passing = async {
+            let read = from.read(&mut buffer).await;
+            let read = read.map_err(|error| Refusal::internal("sending a base", &error))?;
+            if read > 0 {
+                send(sender, Part::Piece(buffer[..read].to_vec())).await?;
+            }
+            Ok::<usize, Refusal>(read)
+        };
+        let read = tokio::select! {
+            read = passing => read?,
+            () = sender.closed() => return Err(unread(true, STALL)),
+            () = stop.cancelled() => {
+                return Err(Refusal::new(Reason::Cancelled, "the daemon is stopping: export the base again"));
+            }
+        };
+        if read == 0 {
+            return Ok(());
+        }
+    }
+}
+
+pub(crate) async fn send(sender: &Sender, part: Part) -> Result<(), Refusal> {
+    let message = Ok(ExportBaseResponse { part: Some(part) });
+    let sent = sender.send_timeout(message, STALL).await;
+    sent.map_err(|error| unread(matches!(error, mpsc::error::SendTimeoutError::Closed(_)), STALL))
+}
+
+/// Returns the daemon's end of a socket, and that of a process.
+pub(crate) fn pair() -> Result<(UnixStream, OwnedFd), Refusal> {
+    let made = Blocking::pair().and_then(|(ours, theirs)| {
+        ours.set_nonblocking(true)?;
+        Ok((UnixStream::from_std(ours)?, theirs.into()))
+    });
+    made.map_err(|error| Refusal::internal("making a socket for a base", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    fn pieces(items: Vec<io::Result<Bytes>>) -> Pieces {
+        Box::pin(stream::iter(items))
+    }
+
+    #[tokio::test]
+    async fn pieces_reach_the_process_in_order_and_their_end_closes_the_socket() {
+        let (ours, theirs) = Blocking::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let sent = vec![Ok(Bytes::from_static(b"one ")), Ok(Bytes::new()), Ok(Bytes::from_static(b"two"))];
+        let feeding = feed(pieces(sent), UnixStream::from_std(ours).unwrap());
+        let mut theirs = UnixStream::from_std(theirs).unwrap();
+        let mut read = String::new();
+        let (fed, came) = tokio::join!(feeding, theirs.read_to_string(&mut read));
+        assert!(fed.is_ok() && came.is_ok());
+        assert_eq!(read, "one two");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_breaks_off_or_is_silent_ends_the_import() {
+        let (ours, theirs) = pair().unwrap();
+        let broken = vec![Ok(Bytes::from_static(b"one")), Err(io::ErrorKind::ConnectionReset.into())];
+        assert_eq!(feed(pieces(broken), ours).await.unwrap_err().reason, Reason::Cancelled);
+        drop(theirs);
+        let (ours, _theirs) = pair().unwrap();
+        let silent = Box::pin(stream::pending());
+        assert_eq!(feed(silent, ours).await.unwrap_err().reason, Reason::TimedOut);
+        let (ours, theirs) = pair().unwrap();
+        drop(theirs);
+        let endless = Box::pin(stream::repeat_with(|| Ok(Bytes::from_static(b"more"))));
+        assert!(feed(endless, ours).await.is_ok(), "the process has ended");
+    }
+
+    #[tokio::test]
+    async fn an_export_ends_with_its_client_and_with_the_daemon() {
+        let stop = CancellationToken::new();
+        let (ours, theirs) = pair().unwrap();
+        let (sender, mut receiver) = mpsc::channel(4);
+        drop(theirs);
+        assert!(pass(ours, &sender, &stop).await.is_ok(), "the process has closed its end");
+        assert!(receiver.try_recv().is_err());
+        let (ours, _theirs) = pair().unwrap();
+        drop(receiver);
+        assert_eq!(pass(ours, &sender, &stop).await.unwrap_err().reason, Reason::Cancelled);
+        let (ours, _theirs) = pair().unwrap();
+        let (sender, _receiver) = mpsc::channel(4);
+        stop.cancel();
+        let refused = pass(ours, &sender, &stop).await.unwrap_err();
+        assert!(refused.message.contains("stopping"), "{}", refused.message);
+    }
+}

@@ -1,0 +1,166 @@
+//! Sends an image as an archive of `docker save`, which another daemon imports.
+
+use std::io;
+use std::time::Duration;
+
+use audit::Kind;
+use bytes::Bytes;
+use containers::{EngineError, ImageId, ImageReference};
+use futures_util::StreamExt as _;
+use identity::Principal;
+use operations::Reason;
+use refusal::{Refusal, chain, unread};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use wire::v1::export_image_response::Part;
+use wire::v1::{ExportImageResponse, ExportedArchive};
+
+use crate::{Images, event, refused};
+
+/// Time that a client has to take one message.
+const STALL: Duration = Duration::from_secs(60);
+/// Size of a piece, bytes.
+const PIECE: usize = 256 * 1024;
+
+/// The answer of an export, as far as the client has not read it.
+pub type Sender = mpsc::Sender<Result<ExportImageResponse, Status>>;
+
+impl Images {
+    /// Sends the image that has this name, framed by two records. The last message says that it is complete.
+    pub async fn export(
+        &self,
+        principal: &Principal,
+        reference: &str,
+        sender: &Sender,
+        stop: &CancellationToken,
+    ) -> Result<(), Refusal> {
+        let reference =
+            ImageReference::parse(reference).map_err(|error| Refusal::invalid("reference", error))?;
+        self.audit.check()?;
+        let turn = self.exports.wait(&principal.name).await;
+        let _turn = turn.ok_or_else(|| {
+            Refusal::new(Reason::Overloaded, "another image is being exported: try again when that has ended")
+        })?;
+        let listing = self.listing(&reference).await?.ok_or_else(|| no_image(&reference))?;
+        let id = listing.id.clone();
+        let image = self.described(listing).await?;
+        if image.size_bytes > self.bounds.max_bytes {
+            return Err(too_large(self.bounds.max_bytes));
+        }
+        let event = || event(Kind::ImageExported, principal, &reference).image(id.to_string());
+        self.record(event(), json!({ "phase": "begun", "image_id": image.image_id })).await?;
+        let limit = self.bounds.timeout;
+        let sending = async {
+            send(sender, Part::Image(image)).await?;
+            self.archive(&id, sender).await
+        };
+        let sent = tokio::select! {
+            sent = tokio::time::timeout(limit, sending) => sent.unwrap_or_else(|_| Err(late(limit))),
+            () = sender.closed() => Err(unread(true, STALL)),
+            () = stop.cancelled() => Err(stopping()),
+        };
+        let details = match &sent {
+            Ok(end) => json!({
+                "phase": "done", "image_id": id.to_string(), "tar_sha256": end.sha256, "tar_bytes": end.size_bytes,
+            }),
+            Err(refusal) => {
+                json!({ "phase": "failed", "reason": refusal.reason.as_str(), "why": refusal.message })
+            }
+        };
+        self.record(event(), details).await?;
+        send(sender, Part::End(sent?)).await
+    }
+
+    /// Sends the archive in pieces, and returns its length and digest.
+    async fn archive(&self, id: &ImageId, sender: &Sender) -> Result<ExportedArchive, Refusal> {
+        let mut archive = self.launcher.engine.save_image(id, self.bounds.timeout);
+        let (mut hash, mut size_bytes, mut piece) = (Sha256::new(), 0_u64, Vec::with_capacity(PIECE));
+        while let Some(part) = archive.next().await {
+            let mut part: Bytes = part.map_err(broken)?;
+            size_bytes = size_bytes.saturating_add(part.len() as u64);
+            if size_bytes > self.bounds.max_bytes {
+                return Err(too_large(self.bounds.max_bytes));
+            }
+            hash.update(&part);
+            while !part.is_empty() {
+                let taken = part.split_to(part.len().min(PIECE - piece.len()));
+                piece.extend_from_slice(&taken);
+                if piece.len() == PIECE {
+                    let full = std::mem::replace(&mut piece, Vec::with_capacity(PIECE));
+                    send(sender, Part::Piece(full)).await?;
+                }
+            }
+        }
+        if !piece.is_empty() {
+            send(sender, Part::Piece(piece)).await?;
+        }
+        Ok(ExportedArchive { size_bytes, sha256: hex::encode(hash.finalize()) })
+    }
+}
+
+async fn send(sender: &Sender, part: Part) -> Result<(), Refusal> {
+    let message = Ok(ExportImageResponse { part: Some(part) });
+    let sent = sender.send_timeout(message, STALL).await;
+    sent.map_err(|error| unread(matches!(error, mpsc::error::SendTimeoutError::Closed(_)), STALL))
+}
+
+/// Returns the engine's message. Only operators see it.
+fn broken(error: io::Error) -> Refusal {
+    tracing::error!(error = %chain(&error), "the engine did not export an image completely");
+    match error.into_inner().map(|inner| inner.downcast::<EngineError>()) {
+        Some(Ok(error)) => refused(*error),
+        _ => Refusal::internal("exporting the image", &"the engine's answer broke off"),
+    }
+}
+
+fn no_image(reference: &ImageReference) -> Refusal {
+    Refusal::new(
+        Reason::NotFound,
+        format!("the engine has no image {reference}; `coffer image list` shows the images"),
+    )
+    .with("resource", "image")
+}
+
+fn too_large(most: u64) -> Refusal {
+    Refusal::new(
+        Reason::ReadLimit,
+        format!("the image is larger than {most} bytes (images.max_size of the daemon's configuration)"),
+    )
+}
+
+fn stopping() -> Refusal {
+    Refusal::new(Reason::Cancelled, "the daemon is stopping: export the image again")
+}
+
+fn late(limit: Duration) -> Refusal {
+    let message = format!("the image was not sent within {} seconds (images.timeout)", limit.as_secs());
+    Refusal::new(Reason::TimedOut, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_leaves_or_does_not_read_ends_the_export() {
+        let piece = || Part::Piece(vec![7]);
+        let (sender, mut receiver) = mpsc::channel(1);
+        send(&sender, piece()).await.unwrap();
+        assert_eq!(send(&sender, piece()).await.unwrap_err().reason, Reason::TimedOut);
+        assert_eq!(receiver.recv().await.unwrap().unwrap().part, Some(piece()));
+        drop(receiver);
+        assert_eq!(send(&sender, piece()).await.unwrap_err().reason, Reason::Cancelled);
+    }
+
+    #[test]
+    fn the_engine_s_message_is_in_the_refusal() {
+        let message = "no space left on device".to_owned();
+        let error = EngineError::Api { attempt: "export the image", status: 500, message };
+        let refusal = broken(io::Error::other(error));
+        assert!(refusal.message.contains("no space left"), "{}", refusal.message);
+        assert_eq!(broken(io::ErrorKind::UnexpectedEof.into()).reason, Reason::Internal);
+    }
+}
