@@ -12,6 +12,7 @@
 #![expect(clippy::disallowed_methods, reason = "the daemon's own counters")]
 
 mod beside;
+mod refused_runs;
 mod show;
 mod slot;
 mod tenants;
@@ -61,8 +62,8 @@ pub struct Limits {
     reservations: Reservations,
     /// The calls that wait beside an approval. No entry survives a daemon.
     beside: Arc<beside::Waiting>,
-    /// Runs that bounds of tenants refused, and that are not on record yet.
-    refused: tenants::Refused,
+    /// Runs that were refused, and that are not on record yet.
+    refused: refused_runs::Refused,
     /// Held while a throttle is recorded and put into force: a copy contains both or neither.
     changing: Mutex<()>,
 }
@@ -114,7 +115,7 @@ impl Limits {
             path,
             reservations,
             beside: Arc::default(),
-            refused: tenants::Refused::default(),
+            refused: refused_runs::Refused::default(),
             changing: Mutex::default(),
         }))
     }

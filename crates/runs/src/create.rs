@@ -184,12 +184,15 @@ impl Runs {
         let is_taken = self.has_kept(id);
         let mut living = self.living();
         let containers = |run: &Run| 1 + run.record.borrow().companions.len();
-        if living.values().map(|run| containers(run)).sum::<usize>() + containers(run) > self.limit {
+        let (used, wanted) = (living.values().map(|run| containers(run)).sum::<usize>(), containers(run));
+        if used + wanted > self.limit {
             let message = format!(
                 "{} runs and companions may live, which is the daemon's limit, and this run is one too many: stop one first",
                 self.limit
             );
             let refused = Refusal::new(Reason::Overloaded, message).by(Fault::Infrastructure);
+            let refused = refused.with("limit", "limits.runs").with("used", used.to_string());
+            let refused = refused.with("wanted", wanted.to_string()).with("max", self.limit.to_string());
             return Err(refused.shown_by(Evidence::new("limit.runs", self.limit)));
         }
         if living.contains_key(&id) || self.ended().contains_key(&id) {
@@ -213,7 +216,8 @@ impl Runs {
             self.begin_on(base, principal)?;
         }
         // Last: a request that is refused for another reason takes no turn.
-        self.gate.admit(amounts(&run.record.borrow()), used)?;
+        let tenant = self.launcher.tenancy().tenant_of(&run.spec().principal);
+        self.gate.admit(&tenant, amounts(&run.record.borrow()), used)?;
         living.insert(id, run.clone());
         Ok(())
     }

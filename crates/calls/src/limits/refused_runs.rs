@@ -1,0 +1,130 @@
+//! Records the runs that bounds of tenants, or the node, refuse.
+//!
+//! A refusal costs its client nothing, but a record costs space on disk. So each tenant has one record a minute of each reason, with the
+//! number of refusals since the last one.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use admission::Occurrences;
+use audit::{Event, Kind, Outcome, Status};
+use identity::Principal;
+use operations::Reason;
+use parking_lot::Mutex;
+use refusal::Refusal;
+use serde_json::json;
+
+use super::Limits;
+
+/// Time after which a tenant without a refusal is forgotten.
+const FORGET: Duration = Duration::from_secs(60);
+/// Most tenants and reasons that are counted apart. Further tenants count as one.
+const APART: usize = 1_024;
+
+/// Refusals that are not on record yet, by reason and tenant.
+#[derive(Debug, Default)]
+pub(super) struct Refused(Mutex<BTreeMap<(&'static str, String), (Instant, Occurrences)>>);
+
+impl Refused {
+    /// Counts a refusal. Returns the number since the last record of this reason and tenant, if it is time for another one.
+    fn add(&self, reason: Reason, tenant: &str, now: Instant) -> Option<u64> {
+        let mut all = self.0.lock();
+        let mut key = (reason.as_str(), tenant.to_owned());
+        if all.len() >= APART && !all.contains_key(&key) {
+            all.retain(|_, (last, _)| now.duration_since(*last) < FORGET);
+            if all.len() >= APART {
+                key.1.clear();
+            }
+        }
+        let (last, occurrences) = all.entry(key).or_insert_with(|| (now, Occurrences::default()));
+        *last = now;
+        occurrences.add(now)
+    }
+}
+
+impl Limits {
+    /// Records that a run was refused because of a bound of its tenant, of the node or of the daemon, or because the node is drained:
+    /// at once, and then once a minute with a count.
+    ///
+    /// Does nothing for a refusal of another reason.
+    pub async fn run_refused(&self, refusal: &Refusal, principal: &Principal, agent: &str) {
+        let facts: BTreeMap<&str, &str> =
+            refusal.metadata.iter().map(|(name, value)| (&**name, value.as_str())).collect();
+        if !is_recorded(refusal.reason, &facts) {
+            return;
+        }
+        let tenant = facts.get("tenant").map(|tenant| (*tenant).to_owned());
+        let tenant = tenant.unwrap_or_else(|| self.tenancy.tenant_of(&principal.name));
+        let Some(count) = self.refused.add(refusal.reason, &tenant, Instant::now()) else { return };
+        let mut details = json!({ "count": count, "tenant": tenant });
+        if let Some(limit) = facts.get("limit") {
+            details["limit"] = (*limit).into();
+        }
+        for name in ["used", "wanted", "max"] {
+            if let Some(number) = facts.get(name).and_then(|fact| fact.parse::<u64>().ok()) {
+                details[name] = number.into();
+            }
+        }
+        let outcome = Outcome::new(Status::Denied).reason(refusal.reason.as_str()).message(&*refusal.message);
+        let event = Event::new(Kind::RunRefused).principal(&principal.name).agent(agent).outcome(outcome);
+        if self.audit.enqueue(event.details(details)).await.is_err() {
+            tracing::error!(tenant, "a run that was refused is not in the audit log");
+        }
+    }
+}
+
+/// Returns true for a refusal before anything of a run was there. A run that was there has a record of its end.
+fn is_recorded(reason: Reason, facts: &BTreeMap<&str, &str>) -> bool {
+    match reason {
+        Reason::TenantLimit | Reason::NodeDrained => true,
+        Reason::Overloaded => {
+            facts.get("limit").is_some_and(|limit| *limit == "limits.runs" || limit.starts_with("node."))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_is_one_record_a_minute_with_all_of_them() {
+        let (refused, now) = (Refused::default(), Instant::now());
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let add = |tenant: &str, seconds| refused.add(Reason::TenantLimit, tenant, at(seconds));
+        assert_eq!(add("a", 0), Some(1));
+        for _ in 0..200 {
+            assert_eq!(add("a", 1), None);
+        }
+        assert_eq!(add("b", 1), Some(1), "another tenant");
+        assert_eq!(refused.add(Reason::NodeDrained, "a", at(1)), Some(1), "another reason");
+        assert_eq!(add("a", 60), Some(201));
+        for number in 0..3 * APART {
+            add(&format!("p{number}"), 200 + 60 * number as u64);
+        }
+        assert!(refused.0.lock().len() <= APART);
+    }
+
+    #[test]
+    fn tenants_beyond_the_bound_share_a_record() {
+        let (refused, now) = (Refused::default(), Instant::now());
+        let records = (0..2 * APART).filter(|number| {
+            refused.add(Reason::Overloaded, &format!("p{number}"), now).is_some()
+        });
+        assert_eq!((records.count(), refused.0.lock().len()), (APART + 1, APART + 1));
+        assert_eq!(refused.add(Reason::Overloaded, "new", now + FORGET), Some(1), "the others are forgotten");
+    }
+
+    #[test]
+    fn refusals_before_there_is_a_run_are_recorded_and_no_others() {
+        let with = |limit: &'static str| BTreeMap::from([("limit", limit)]);
+        for limit in ["node.creates_per_minute", "node.capacity.disk_mib", "limits.runs"] {
+            assert!(is_recorded(Reason::Overloaded, &with(limit)), "{limit}");
+        }
+        assert!(is_recorded(Reason::NodeDrained, &BTreeMap::new()));
+        // A run waited for its turn to start, and has a record as a run that failed.
+        assert!(!is_recorded(Reason::Overloaded, &BTreeMap::new()));
+        assert!(!is_recorded(Reason::PermissionDenied, &with("node.x")));
+    }
+}
