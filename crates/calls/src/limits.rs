@@ -12,7 +12,6 @@
 #![expect(clippy::disallowed_methods, reason = "the daemon's own counters")]
 
 mod beside;
-mod refused_runs;
 mod show;
 mod slot;
 mod tenants;
@@ -62,8 +61,6 @@ pub struct Limits {
     reservations: Reservations,
     /// The calls that wait beside an approval. No entry survives a daemon.
     beside: Arc<beside::Waiting>,
-    /// Runs that were refused, and that are not on record yet.
-    refused: refused_runs::Refused,
     /// Held while a throttle is recorded and put into force: a copy contains both or neither.
     changing: Mutex<()>,
 }
@@ -115,7 +112,6 @@ impl Limits {
             path,
             reservations,
             beside: Arc::default(),
-            refused: refused_runs::Refused::default(),
             changing: Mutex::default(),
         }))
     }

@@ -87,9 +87,9 @@ impl Runs {
             // The turn prevents a deletion of the workspace between the check and the admission.
             let _settling = self.settle(workspace).await;
             self.check_kept(workspace, principal)?;
-            self.admit_measured(id, &run, principal).await?;
+            self.admit_on_record(id, &run, principal).await?;
         } else {
-            self.admit_measured(id, &run, principal).await?;
+            self.admit_on_record(id, &run, principal).await?;
         }
         self.audit.redactor().learn(&id.to_string(), hidden.iter().map(String::as_str));
         drop(hidden);
@@ -152,6 +152,16 @@ impl Runs {
     pub(crate) fn forget(&self, id: RunId) {
         self.living().remove(&id);
         self.audit.redactor().forget(&id.to_string());
+    }
+
+    /// Admits a run, or records that it was refused.
+    async fn admit_on_record(&self, id: RunId, run: &Arc<Run>, principal: &Principal) -> Result<(), Refusal> {
+        let admitted = self.admit_measured(id, run, principal).await;
+        if let Err(refusal) = &admitted {
+            let spec = run.spec();
+            self.record_refused(refusal, &principal.name, &spec.agent_id).await;
+        }
+        admitted
     }
 
     /// Admits a run. If its tenant lacks disk space, runs that have just ended are measured before it is refused.
@@ -222,9 +232,13 @@ impl Runs {
         Ok(())
     }
 
-    /// Refuses new runs if the node makes none, before anything is prepared for them.
-    pub fn check_open(&self) -> Result<(), Refusal> {
-        self.gate.check_open()
+    /// Refuses new runs of a principal if the node makes none, before anything is prepared for them. The refusal is on record.
+    pub async fn check_open(&self, principal: &Principal) -> Result<(), Refusal> {
+        let open = self.gate.check_open();
+        if let Err(refusal) = &open {
+            self.record_refused(refusal, &principal.name, "").await;
+        }
+        open
     }
 
     /// Refuses a run on a `bind` workspace under a profile whose deny list is off.

@@ -22,6 +22,7 @@ use crate::checkpoints::Checkpoints;
 use crate::gate::Gate;
 use crate::held::{is_over, takes_no_calls};
 use crate::launch::Launcher;
+use crate::refused::Refused;
 use crate::run::{Command, Run};
 use crate::shown_token::ShownToken;
 use crate::stored;
@@ -75,6 +76,7 @@ pub struct Runs {
     changes: broadcast::Sender<Arc<Record>>,
     pub(crate) limit: usize,
     pub(crate) gate: Arc<dyn Gate>,
+    pub(crate) refused: Refused,
     /// Notified when the data of a run was removed.
     pub(crate) gone: Notify,
     /// Longest `ttl` of a run. A run that asks for none gets this one.
@@ -152,6 +154,7 @@ impl Runs {
             changes: broadcast::Sender::new(CHANGES),
             limit: bounds.living,
             gate,
+            refused: Refused::default(),
             gone: Notify::new(),
             max_ttl: bounds.max_ttl,
         };

@@ -10,6 +10,7 @@ use wire::v1::resource_use::Resource as Wire;
 
 /// Most tenants of an answer.
 const MOST: usize = 1_000;
+
 /// Returns the use of the tenants that `principal` may see.
 pub fn show_tenants(
     runs: &Runs,

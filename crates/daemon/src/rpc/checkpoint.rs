@@ -1,7 +1,6 @@
 //! Serves `CheckpointService`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use checkpoints::Checkpoints;
 use comparisons::Comparisons;
@@ -89,22 +88,12 @@ impl CheckpointService for Service {
             (self.checkpoints.clone(), self.runs.clone(), principal(&request)?);
         let request = request.into_inner();
         let forks = async move {
-            let (making, by) = (runs.clone(), principal.clone());
-            let is_asked = Arc::new(AtomicBool::new(false));
-            let asks = is_asked.clone();
+            let by = principal.clone();
             let create = move |fork| {
-                asks.store(true, Ordering::Relaxed);
-                let (runs, principal) = (making.clone(), by.clone());
+                let (runs, principal) = (runs.clone(), by.clone());
                 async move { runs.fork(principal, fork).await }
             };
-            let forked = checkpoints.fork(request, &principal, create).await;
-            // A refusal of a fork that was asked for is on record already.
-            if let Err(refusal) = &forked
-                && !is_asked.load(Ordering::Relaxed)
-            {
-                runs.limits.run_refused(refusal, &principal, "").await;
-            }
-            forked
+            checkpoints.fork(request, &principal, create).await
         };
         // Goes on if the client leaves, so that nothing is half made, and a stop of the daemon waits for it.
         let made = self.tasks.spawn(forks).await;

@@ -1,4 +1,4 @@
-//! Records the runs that bounds of tenants, or the node, refuse.
+//! Records the runs that bounds of tenants, the node or the daemon's limit refuse.
 //!
 //! A refusal costs its client nothing, but a record costs space on disk. So each tenant has one record a minute of each reason, with the
 //! number of refusals since the last one.
@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use admission::Occurrences;
 use audit::{Event, Kind, Outcome, Status};
-use identity::Principal;
 use operations::Reason;
 use parking_lot::Mutex;
 use refusal::Refusal;
 use serde_json::json;
 
-use super::Limits;
+use crate::registry::Runs;
 
 /// Time after which a tenant without a refusal is forgotten.
 const FORGET: Duration = Duration::from_secs(60);
@@ -23,7 +22,7 @@ const APART: usize = 1_024;
 
 /// Refusals that are not on record yet, by reason and tenant.
 #[derive(Debug, Default)]
-pub(super) struct Refused(Mutex<BTreeMap<(&'static str, String), (Instant, Occurrences)>>);
+pub(crate) struct Refused(Mutex<BTreeMap<(&'static str, String), (Instant, Occurrences)>>);
 
 impl Refused {
     /// Counts a refusal. Returns the number since the last record of this reason and tenant, if it is time for another one.
@@ -42,19 +41,19 @@ impl Refused {
     }
 }
 
-impl Limits {
-    /// Records that a run was refused because of a bound of its tenant, of the node or of the daemon, or because the node is drained:
-    /// at once, and then once a minute with a count.
+impl Runs {
+    /// Records that a run was not admitted because of a bound of its tenant, of the node or of the daemon, or because the node is drained:
+    /// at once, and then once a minute with a count. `agent` is empty if it is not known.
     ///
     /// Does nothing for a refusal of another reason.
-    pub async fn run_refused(&self, refusal: &Refusal, principal: &Principal, agent: &str) {
-        let facts: BTreeMap<&str, &str> =
-            refusal.metadata.iter().map(|(name, value)| (&**name, value.as_str())).collect();
-        if !is_recorded(refusal.reason, &facts) {
+    pub(crate) async fn record_refused(&self, refusal: &Refusal, principal: &str, agent: &str) {
+        if !matches!(refusal.reason, Reason::TenantLimit | Reason::Overloaded | Reason::NodeDrained) {
             return;
         }
+        let facts: BTreeMap<&str, &str> =
+            refusal.metadata.iter().map(|(name, value)| (&**name, value.as_str())).collect();
         let tenant = facts.get("tenant").map(|tenant| (*tenant).to_owned());
-        let tenant = tenant.unwrap_or_else(|| self.tenancy.tenant_of(&principal.name));
+        let tenant = tenant.unwrap_or_else(|| self.launcher.tenancy().tenant_of(principal));
         let Some(count) = self.refused.add(refusal.reason, &tenant, Instant::now()) else { return };
         let mut details = json!({ "count": count, "tenant": tenant });
         if let Some(limit) = facts.get("limit") {
@@ -66,21 +65,10 @@ impl Limits {
             }
         }
         let outcome = Outcome::new(Status::Denied).reason(refusal.reason.as_str()).message(&*refusal.message);
-        let event = Event::new(Kind::RunRefused).principal(&principal.name).agent(agent).outcome(outcome);
+        let event = Event::new(Kind::RunRefused).principal(principal).agent(agent).outcome(outcome);
         if self.audit.enqueue(event.details(details)).await.is_err() {
             tracing::error!(tenant, "a run that was refused is not in the audit log");
         }
-    }
-}
-
-/// Returns true for a refusal before anything of a run was there. A run that was there has a record of its end.
-fn is_recorded(reason: Reason, facts: &BTreeMap<&str, &str>) -> bool {
-    match reason {
-        Reason::TenantLimit | Reason::NodeDrained => true,
-        Reason::Overloaded => {
-            facts.get("limit").is_some_and(|limit| *limit == "limits.runs" || limit.starts_with("node."))
-        }
-        _ => false,
     }
 }
 
@@ -114,17 +102,5 @@ mod tests {
         });
         assert_eq!((records.count(), refused.0.lock().len()), (APART + 1, APART + 1));
         assert_eq!(refused.add(Reason::Overloaded, "new", now + FORGET), Some(1), "the others are forgotten");
-    }
-
-    #[test]
-    fn refusals_before_there_is_a_run_are_recorded_and_no_others() {
-        let with = |limit: &'static str| BTreeMap::from([("limit", limit)]);
-        for limit in ["node.creates_per_minute", "node.capacity.disk_mib", "limits.runs"] {
-            assert!(is_recorded(Reason::Overloaded, &with(limit)), "{limit}");
-        }
-        assert!(is_recorded(Reason::NodeDrained, &BTreeMap::new()));
-        // A run waited for its turn to start, and has a record as a run that failed.
-        assert!(!is_recorded(Reason::Overloaded, &BTreeMap::new()));
-        assert!(!is_recorded(Reason::PermissionDenied, &with("node.x")));
     }
 }
