@@ -96,7 +96,8 @@ impl Gate {
     }
 
     fn throttled(&self, most: u32, wait: &Wait) -> Refusal {
-        let others = if wait.left_to_others > 0 { ", and the next ones are for others, which had fewer" } else { "" };
+        let others =
+            if wait.left_to_others > 0 { ", and the next ones are for others, which had fewer" } else { "" };
         let message = format!(
             "{} makes at most {most} runs a minute for all principals (node.creates_per_minute){others}: try again in {} s, or create \
              the run on another node",
@@ -209,7 +210,10 @@ mod tests {
         for _ in 0..5 {
             assert!(gate.admit("a", RUN, RUN).is_err());
         }
-        assert!(gate.admit("a", RUN, Amounts::default()).is_ok() && gate.admit("a", RUN, Amounts::default()).is_ok());
+        assert!(
+            gate.admit("a", RUN, Amounts::default()).is_ok()
+                && gate.admit("a", RUN, Amounts::default()).is_ok()
+        );
         let refused = gate.admit("a", RUN, Amounts::default()).unwrap_err();
         assert_eq!(fact(&refused, "limit"), Some("node.creates_per_minute".into()));
         let wait = |refused: &Refusal| fact(refused, "retry_after_ms").unwrap().parse::<u64>().unwrap();

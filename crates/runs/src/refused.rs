@@ -97,9 +97,8 @@ mod tests {
     #[test]
     fn tenants_beyond_the_bound_share_a_record() {
         let (refused, now) = (Refused::default(), Instant::now());
-        let records = (0..2 * APART).filter(|number| {
-            refused.add(Reason::Overloaded, &format!("p{number}"), now).is_some()
-        });
+        let records = (0..2 * APART)
+            .filter(|number| refused.add(Reason::Overloaded, &format!("p{number}"), now).is_some());
         assert_eq!((records.count(), refused.0.lock().len()), (APART + 1, APART + 1));
         assert_eq!(refused.add(Reason::Overloaded, "new", now + FORGET), Some(1), "the others are forgotten");
     }
