@@ -170,11 +170,14 @@ impl Runs {
             Err(refusal) if is_of_disk(&refusal) => refusal,
             admitted => return admitted,
         };
-        let left = &self.launcher.projects.left;
-        if left.unmeasured().is_none() {
+        let (left, tenant) =
+            (&self.launcher.projects.left, self.launcher.tenancy().tenant_of(&principal.name));
+        let mut unmeasured = left.unmeasured();
+        unmeasured.retain(|id| self.tenant_left(*id).is_some_and(|of| of == tenant));
+        if unmeasured.is_empty() {
             return Err(refusal);
         }
-        let _ = tokio::time::timeout(MEASURED, left.are_measured()).await;
+        let _ = tokio::time::timeout(MEASURED, left.are_measured(&unmeasured)).await;
         self.admit(id, run, principal)
     }
 
