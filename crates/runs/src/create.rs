@@ -14,6 +14,7 @@ use jail::RootMode;
 use operations::{Evidence, Fault, Reason};
 use policy::{ContainerPaths, Profile};
 use refusal::{Refusal, chain};
+use store::StoreError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::launch::beside::starting;
@@ -29,6 +30,8 @@ use crate::{placeholders, task, variables};
 
 /// Time for the measure of runs that have just ended, before a run is refused because of the space that they may take.
 const MEASURED: Duration = Duration::from_secs(2);
+/// Refusal of an id that a client chose.
+const ID_IS_USED: &str = "run_id: an earlier run had this id, or a container has it: choose a new one";
 
 impl Runs {
     /// Makes a run and waits until it is READY. The launch continues if the caller goes away.
@@ -127,15 +130,13 @@ impl Runs {
             let request = request.as_ref().map(|(id, digest)| (id.as_str(), digest.as_slice()));
             stored::insert_with(store, &inserted, request, &secrets, workspace.as_ref())
         });
-        stored.await.map_err(|error| {
-            if error.is_conflict() {
-                Refusal::new(
-                    Reason::AlreadyExists,
-                    "request_id: a run with this id is being created now; try again",
-                )
-            } else {
-                Refusal::internal("keeping the run", &chain(&error))
-            }
+        stored.await.map_err(|error| match error {
+            StoreError::Retired => Refusal::new(Reason::AlreadyExists, ID_IS_USED),
+            error if error.is_conflict() => Refusal::new(
+                Reason::AlreadyExists,
+                "request_id: a run with this id is being created now; try again",
+            ),
+            error => Refusal::internal("keeping the run", &chain(&error)),
         })?;
         if let Some(kept) = kept {
             self.kept().insert(kept.id, kept);
@@ -212,8 +213,7 @@ impl Runs {
             return Err(Refusal::new(Reason::AlreadyExists, "run_id: a run with this id already exists"));
         }
         if is_taken || living.values().any(|run| has_made_as(run, id)) {
-            let message = "run_id: an earlier run had this id, or a container has it: choose a new one";
-            return Err(Refusal::new(Reason::AlreadyExists, message));
+            return Err(Refusal::new(Reason::AlreadyExists, ID_IS_USED));
         }
         if let Workspace::Kept { workspace } = run.spec().workspace
             && let Some(user) = user_among(&living, workspace)

@@ -368,7 +368,7 @@ impl Runs {
         remove_tree(directories.private(&run)).await;
         remove_tree(directories.egress(&run)).await;
         self.spool.remove_run(id).await;
-        let deleted = self.store.with(move |store| store.delete_run(id)).await;
+        let deleted = self.store.with(move |store| store.retire_run(id)).await;
         deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;
         // This order ensures that the token is always in at least one of the two tables.
         self.deleted_tokens.keep(record.token().cloned());
