@@ -15,10 +15,12 @@ use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_types::StatusExt as _;
 
 const GRANTS: &str = "{ claim: groups, value: ml, roles: [orchestrator] }";
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -410,4 +412,51 @@ async fn a_certificate_without_a_role_opens_the_check_of_health_alone() {
     let anonymous = certificates.connect(&daemon, None).await.unwrap();
     let refused = HealthClient::new(anonymous).check(HealthCheckRequest::default()).await.unwrap_err();
     assert_eq!(reason(&refused), "PERMISSION_DENIED", "{refused}");
+}
+
+/// A balancer that has all connections of its address still finds the node alive.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_balancer_with_all_connections_of_its_address_still_checks_the_health() {
+    let certificates = Certificates::make(&["balancer"]);
+    let tcp = certificates
+        .listen("tokens: {}, connections: 4, connections_per_address: 3, connections_per_second: 10000");
+    let daemon = Daemon::start_with(Setup { tcp, ..Setup::default() }).await;
+    let auditor = v1::Token { name: "a".into(), roles: vec!["auditor".into()], ..Default::default() };
+    let bearer = Bearer::new(&daemon.token(auditor, None).await.1);
+    let connect = async || certificates.connect(&daemon, Some("balancer")).await.unwrap();
+    let is_alive = async |channel: &Channel| {
+        let request = HealthCheckRequest { service: "liveness".to_owned() };
+        let answer = HealthClient::new(channel.clone()).check(request).await;
+        answer.is_ok_and(|answer| answer.into_inner().status() == ServingStatus::Serving)
+    };
+    let list = async |channel: &Channel| {
+        let request = bearer.shows(v1::ListRunsRequest::default());
+        Clients::on(channel.clone()).runs.list_runs(request).await.map(drop)
+    };
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let channel = connect().await;
+        list(&channel).await.unwrap();
+        held.push(channel);
+    }
+    // More than there are spare slots: the oldest check gives way to the next.
+    for number in 0..20 {
+        let channel = connect().await;
+        assert!(is_alive(&channel).await, "check {number}");
+        let refused = list(&channel).await.unwrap_err();
+        let info = refused.get_details_error_info().unwrap();
+        assert_eq!(
+            (info.reason.as_str(), info.metadata["limit"].as_str()),
+            ("OVERLOADED", "connections_per_address")
+        );
+        assert_eq!(info.metadata["retry_safe"], "true", "{refused}");
+    }
+    // A client without a certificate gets none of them.
+    let anonymous = certificates.endpoint(&daemon, None).unwrap().connect_lazy();
+    assert!(list(&anonymous).await.is_err());
+    for channel in &held {
+        list(channel).await.unwrap();
+    }
+    drop(held);
+    until("no connection came back", async || list(&connect().await).await.is_ok()).await;
 }
