@@ -13,7 +13,7 @@ use node_id::{NODE_METADATA, NodeId};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::{Child, Command};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
@@ -162,6 +162,19 @@ impl Fleet {
         format!("https://localhost:{}", self.port)
     }
 
+    /// Connections that the balancer keeps of a hundred without a word of TLS, all of one address.
+    async fn silent_connections(&self) -> Vec<TcpStream> {
+        let connect = async || {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+            let mut stream = socket.connect(([127, 0, 0, 1], self.port).into()).await.ok()?;
+            let closed = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 1])).await;
+            closed.is_err().then_some(stream)
+        };
+        let all = futures_util::future::join_all((0..100).map(|_| connect())).await;
+        all.into_iter().flatten().collect()
+    }
+
     /// Another connection through the balancer.
     fn client(&self) -> Client {
         self.client_with(Some("ci"))
@@ -306,6 +319,14 @@ async fn one_address_serves_both_nodes(kind: Kind) {
     assert_eq!(reason(&bare), "PERMISSION_DENIED", "{bare}");
     assert!(bare.message().contains("cert:balancer has no role"), "{bare}");
     fleet.client_with(None).list("1").await.unwrap_err();
+
+    if kind == Kind::Haproxy {
+        let silent = fleet.silent_connections().await;
+        assert!((1..=64).contains(&silent.len()), "{}", silent.len());
+        client.list("1").await.unwrap();
+        let (_, node) = client.create().await.unwrap();
+        client.list(&node.to_string()).await.unwrap();
+    }
 
     // Another configuration, while streams go on.
     let mut streams = [client.watch(&ones[0], 1).await, client.watch(&twos[0], 2).await];
