@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;
@@ -164,15 +165,17 @@ impl Fleet {
 
     /// Connections that the balancer keeps of a hundred without a word of TLS, all of one address.
     async fn silent_connections(&self) -> Vec<TcpStream> {
-        let connect = async || {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-            let mut stream = socket.connect(([127, 0, 0, 1], self.port).into()).await.ok()?;
-            let closed = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 1])).await;
-            closed.is_err().then_some(stream)
-        };
-        let all = futures_util::future::join_all((0..100).map(|_| connect())).await;
-        all.into_iter().flatten().collect()
+        let (port, mut all) = (self.port, JoinSet::new());
+        for _ in 0..100 {
+            all.spawn(async move {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+                let mut stream = socket.connect(([127, 0, 0, 1], port).into()).await.ok()?;
+                let closed = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 1])).await;
+                closed.is_err().then_some(stream)
+            });
+        }
+        all.join_all().await.into_iter().flatten().collect()
     }
 
     /// Another connection through the balancer.
