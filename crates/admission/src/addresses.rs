@@ -56,7 +56,7 @@ struct Table {
 struct Known {
     open: usize,
     spare: u32,
-    /// New connections that the address may still open, in thousandths. Those in ordinary slots leave enough for all spare ones.
+    /// New connections that the address may still open, in thousandths. A connection in an ordinary slot leaves enough for all spare ones.
     budget: u64,
     at: Instant,
 }
@@ -378,7 +378,7 @@ mod tests {
         let third = enter("10.0.0.1");
         assert!(spare.iter().chain([&third]).all(Slot::is_spare));
         assert_eq!([&spare[0], &spare[1], &third].map(is_evicted), [true, false, false]);
-        // Those of other addresses, and of all together.
+        // Other addresses have their own, within the bound of all.
         let last = enter("10.0.0.2");
         last.prove();
         let others: Vec<Slot> =
@@ -407,7 +407,7 @@ mod tests {
             (spare.iter().filter(|is_spare| !**is_spare).count(), spare.len())
         };
         assert_eq!(opened(0), (10, 12));
-        // What comes back is for the spare slots first. No second has more than before.
+        // The budget that comes back is for the spare slots first. No second has more than before.
         assert_eq!(opened(100), (0, 1));
         assert_eq!(opened(1_100), (8, 10));
         assert_eq!(opened(10_000), (10, 12));

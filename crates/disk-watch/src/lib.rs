@@ -180,7 +180,7 @@ impl Looks {
                 due.push((fell.bytes.saturating_sub(may_take.bytes), *id, run));
             }
         }
-        // Of a tenant's runs, the one that may be over by most comes first.
+        // The run of a tenant that may be over by most comes first.
         due.sort_by_key(|(excess, ..)| std::cmp::Reverse(*excess));
         let of = |run: &Run| watch.runs.launcher.tenancy().tenant_of(&run.spec().principal);
         let mut due: Vec<_> = due.into_iter().map(|(_, id, run)| (of(run), id, run)).collect();

@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(next(&turns), Some(3));
         turns.end("greedy");
         turns.end("greedy");
-        // Of those without any, the one that had its turn earlier.
+        // Without any under way, the one that had its turn earlier.
         assert_eq!(turns.next(["greedy", "modest", "new"].into_iter(), 2), Some(2));
         assert_eq!(turns.next(["greedy", "modest"].into_iter(), 2), Some(1));
     }

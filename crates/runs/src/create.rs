@@ -159,8 +159,7 @@ impl Runs {
     async fn admit_on_record(&self, id: RunId, run: &Arc<Run>, principal: &Principal) -> Result<(), Refusal> {
         let admitted = self.admit_measured(id, run, principal).await;
         if let Err(refusal) = &admitted {
-            let spec = run.spec();
-            self.record_refused(refusal, &principal.name, &spec.agent_id).await;
+            self.record_refused(refusal, principal, &run.spec().agent_id).await;
         }
         admitted
     }
@@ -239,9 +238,14 @@ impl Runs {
     pub async fn check_open(&self, principal: &Principal) -> Result<(), Refusal> {
         let open = self.gate.check_open();
         if let Err(refusal) = &open {
-            self.record_refused(refusal, &principal.name, "").await;
+            self.record_refused(refusal, principal, "").await;
         }
         open
+    }
+
+    async fn record_refused(&self, refusal: &Refusal, principal: &Principal, agent: &str) {
+        let by = (&*self.audit, &**self.launcher.tenancy());
+        self.refused.record(by, refusal, &principal.name, agent).await;
     }
 
     /// Refuses a run on a `bind` workspace under a profile whose deny list is off.

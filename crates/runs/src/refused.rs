@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use ::tenants::Tenancy;
 use admission::Occurrences;
 use audit::{Event, Kind, Outcome, Status};
+use audit_service::AuditLog;
 use operations::Reason;
 use parking_lot::Mutex;
 use refusal::Refusal;
 use serde_json::json;
-
-use crate::registry::Runs;
 
 /// Time after which a tenant without a refusal is forgotten.
 const FORGET: Duration = Duration::from_secs(60);
@@ -39,22 +39,26 @@ impl Refused {
         *last = now;
         occurrences.add(now)
     }
-}
 
-impl Runs {
     /// Records that a run was not admitted because of a bound of its tenant, of the node or of the daemon, or because the node is drained:
     /// at once, and then once a minute with a count. `agent` is empty if it is not known.
     ///
     /// Does nothing for a refusal of another reason.
-    pub(crate) async fn record_refused(&self, refusal: &Refusal, principal: &str, agent: &str) {
+    pub(crate) async fn record(
+        &self,
+        (audit, tenancy): (&AuditLog, &Tenancy),
+        refusal: &Refusal,
+        principal: &str,
+        agent: &str,
+    ) {
         if !matches!(refusal.reason, Reason::TenantLimit | Reason::Overloaded | Reason::NodeDrained) {
             return;
         }
         let facts: BTreeMap<&str, &str> =
             refusal.metadata.iter().map(|(name, value)| (&**name, value.as_str())).collect();
         let tenant = facts.get("tenant").map(|tenant| (*tenant).to_owned());
-        let tenant = tenant.unwrap_or_else(|| self.launcher.tenancy().tenant_of(principal));
-        let Some(count) = self.refused.add(refusal.reason, &tenant, Instant::now()) else { return };
+        let tenant = tenant.unwrap_or_else(|| tenancy.tenant_of(principal));
+        let Some(count) = self.add(refusal.reason, &tenant, Instant::now()) else { return };
         let mut details = json!({ "count": count, "tenant": tenant });
         if let Some(limit) = facts.get("limit") {
             details["limit"] = (*limit).into();
@@ -66,7 +70,7 @@ impl Runs {
         }
         let outcome = Outcome::new(Status::Denied).reason(refusal.reason.as_str()).message(&*refusal.message);
         let event = Event::new(Kind::RunRefused).principal(principal).agent(agent).outcome(outcome);
-        if self.audit.enqueue(event.details(details)).await.is_err() {
+        if audit.enqueue(event.details(details)).await.is_err() {
             tracing::error!(tenant, "a run that was refused is not in the audit log");
         }
     }

@@ -1,7 +1,7 @@
 //! Ids of runs that were deleted, so that none is that of another run later.
 //!
-//! A client may choose the id of a run, and knows those of others. Of two runs with one id, a handle on the first would lead to the second, and
-//! their records would be mixed. Ids are kept for as long as a client may choose them.
+//! A client may choose the id of a run, and may know those of others. If a second run had the id of a first, a handle on the first would lead
+//! to the second, and their records would be mixed. Ids are kept for as long as a client may choose them.
 
 use identity::RunId;
 use rusqlite::{Transaction, params};
