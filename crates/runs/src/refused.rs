@@ -69,7 +69,8 @@ impl Refused {
             }
         }
         let outcome = Outcome::new(Status::Denied).reason(refusal.reason.as_str()).message(&*refusal.message);
-        let event = Event::new(Kind::RunRefused).principal(principal).agent(agent).outcome(outcome);
+        let mut event = Event::new(Kind::RunRefused).principal(principal).outcome(outcome);
+        event.agent_id = Some(agent.to_owned()).filter(|agent| !agent.is_empty());
         if audit.enqueue(event.details(details)).await.is_err() {
             tracing::error!(tenant, "a run that was refused is not in the audit log");
         }
