@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::record::{Failed, Kept, Record, Spec, State, Workspace};
+use admission::FairTurns;
 use audit_service::AuditLog;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
 use operations::Reason;
@@ -13,7 +14,7 @@ use policy::InForce;
 use refusal::{Refusal, chain};
 use store::Store;
 use store::spool::Spool;
-use tokio::sync::{Notify, Semaphore, broadcast, oneshot};
+use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -61,8 +62,8 @@ pub struct Runs {
     pub launcher: Arc<Launcher>,
     pub tasks: TaskTracker,
     spool: Arc<Spool>,
-    /// Limits looks at changes and workspaces. Each needs a process and reads many files.
-    pub(crate) looks: Semaphore,
+    /// Turns of tenants to have changes and workspaces looked at. Each look needs a process and reads many files.
+    pub(crate) looks: FairTurns,
     pub(crate) kept: Mutex<BTreeMap<RunId, Kept>>,
     pub(crate) bases: OnceLock<Arc<dyn Bases>>,
     pub(crate) checkpoints: OnceLock<Arc<dyn Checkpoints>>,
@@ -138,7 +139,7 @@ impl Runs {
         }
         let runs = Self {
             store,
-            looks: Semaphore::new(LOOKS),
+            looks: FairTurns::new(LOOKS),
             kept: Mutex::new(kept),
             bases: OnceLock::new(),
             checkpoints: OnceLock::new(),
