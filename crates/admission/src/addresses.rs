@@ -67,6 +67,13 @@ struct Unproven {
     evicted: CancellationToken,
 }
 
+/// Room for a new connection.
+enum Room {
+    Free,
+    /// The slot of an unproven connection, by its number.
+    Of(u64),
+}
+
 /// A connection's slot among those of its address. Dropping it frees the slot.
 pub struct Slot {
     addresses: Addresses,
@@ -123,11 +130,11 @@ impl Table {
         }
         let budget = known.budget.checked_sub(1_000)?;
         let ordinary = if budget >= for_spare { self.ordinary(address) } else { None };
-        let (is_spare, gives) = match ordinary {
-            Some(gives) => (false, gives),
+        let (is_spare, room) = match ordinary {
+            Some(room) => (false, room),
             None => (true, self.beyond(address)?),
         };
-        if let Some(number) = gives {
+        if let Room::Of(number) = room {
             self.evict(number);
         }
         let known = self.known.get_mut(&address)?;
@@ -145,28 +152,28 @@ impl Table {
         Some((number, is_spare, evicted))
     }
 
-    /// Returns the connection that gives up its ordinary slot, if one has to. `None`: each has proven itself.
-    fn ordinary(&self, address: IpAddr) -> Option<Option<u64>> {
+    /// Returns an ordinary slot. `None`: each connection in one has proven itself.
+    fn ordinary(&self, address: IpAddr) -> Option<Room> {
         let open = self.known.get(&address)?.open;
         // An address that has too many gives up one of them.
         if open >= self.limits.per_address {
-            Some(Some(self.oldest(|of| !of.is_spare && of.address == address)?))
+            self.oldest(|of| !of.is_spare && of.address == address)
         } else if self.open >= self.limits.connections {
-            Some(Some(self.oldest(|of| !of.is_spare)?))
+            self.oldest(|of| !of.is_spare)
         } else {
-            Some(None)
+            Some(Room::Free)
         }
     }
 
-    /// Returns the connection that gives up its spare slot, if one has to. `None`: there are no spare slots.
-    fn beyond(&self, address: IpAddr) -> Option<Option<u64>> {
+    /// Returns a spare slot. `None`: the listener has none.
+    fn beyond(&self, address: IpAddr) -> Option<Room> {
         let spare = self.known.get(&address)?.spare;
         if spare >= self.limits.spare {
-            Some(Some(self.oldest(|of| of.is_spare && of.address == address)?))
+            self.oldest(|of| of.is_spare && of.address == address)
         } else if self.spare >= self.limits.spare.saturating_mul(ALL_SPARE) {
-            Some(Some(self.oldest(|of| of.is_spare)?))
+            self.oldest(|of| of.is_spare)
         } else {
-            Some(None)
+            Some(Room::Free)
         }
     }
 
@@ -184,9 +191,9 @@ impl Table {
         Some(())
     }
 
-    /// Returns the oldest unproven connection of those that are meant.
-    fn oldest(&self, is_meant: impl Fn(&Unproven) -> bool) -> Option<u64> {
-        self.unproven.iter().find(|(_, unproven)| is_meant(unproven)).map(|(number, _)| *number)
+    /// Returns the slot of the oldest unproven connection of those that are meant.
+    fn oldest(&self, is_meant: impl Fn(&Unproven) -> bool) -> Option<Room> {
+        self.unproven.iter().find(|(_, unproven)| is_meant(unproven)).map(|(number, _)| Room::Of(*number))
     }
 
     /// Takes the slot of an unproven connection, and notifies it.
