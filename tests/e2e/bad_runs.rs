@@ -172,3 +172,39 @@ async fn request_id_identifies_one_run() {
     assert_eq!(reason(&daemon.run_with(old).await.map(|_| ()).unwrap_err()), "INVALID_ARGUMENT");
     assert_eq!(daemon.containers().len(), 3);
 }
+
+/// A handle on a deleted run leads to no other run.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_id_of_a_deleted_run_is_not_used_again_and_that_of_its_request_is_free() {
+    let mut daemon = Daemon::start().await;
+    let chosen = |request_id: &str, run_id: &str| CreateRunRequest {
+        request_id: request_id.to_owned(),
+        run_id: run_id.to_owned(),
+        ..requests::managed("review")
+    };
+    let own = node_id::new_id().to_string();
+    let mut first = daemon.run_on(chosen("mine", &own)).await;
+    // An id that the daemon has made, too.
+    let mut second = daemon.run_on(chosen("other", "")).await;
+    let made = second.id().to_owned();
+    for run in [&mut first, &mut second] {
+        run.stop().await;
+        run.delete().await;
+    }
+    for restarts in [false, true] {
+        if restarts {
+            daemon.stop().await;
+            daemon.launch().await;
+        }
+        for (request_id, run_id) in [("mine", &own), ("new", &own), ("new", &made)] {
+            let refused = daemon.run_with(chosen(request_id, run_id)).await.map(|_| ()).unwrap_err();
+            assert_eq!(reason(&refused), "ALREADY_EXISTS", "{request_id} {run_id}: {refused}");
+            assert!(refused.message().contains("an earlier run had this id"), "{refused}");
+        }
+    }
+    assert_eq!(daemon.containers(), [""; 0]);
+    // A refusal leaves the ids of its request free.
+    let again = daemon.run_on(chosen("new", "")).await;
+    let other = daemon.run_on(chosen("other", "")).await;
+    assert!(other.id() != made && again.id() != own);
+}

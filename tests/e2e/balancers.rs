@@ -7,11 +7,14 @@ use harness::v1::node_service_client::NodeServiceClient;
 use harness::{Bearer, Certificates, Clients, Daemon, Setup, calls, reason, requests, until, v1};
 use node_id::{NODE_METADATA, NodeId};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_types::StatusExt as _;
 
 /// Time within which what a dead node had must fail, and others must answer.
 const SOON: Duration = Duration::from_secs(2);
@@ -21,6 +24,18 @@ fn agent(daemon: &Daemon) -> String {
     daemon.told("agent checks are answered address=")
 }
 
+    /// Connections that the balancer keeps of a hundred without a word of TLS, all of one address.
+    async fn silent_connections(&self) -> Vec<TcpStream> {
+        let (port, mut all) = (self.port, JoinSet::new());
+        for _ in 0..100 {
+            all.spawn(async move {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+                let mut stream = socket.connect(([127, 0, 0, 1], port).into()).await.ok()?;
+                let closed = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 1])).await;
+                closed.is_err().then_some(stream)
+            });
+        all.join_all().await.into_iter().flatten().collect()
 struct Client {
     clients: Clients,
     alice: Bearer,
@@ -134,6 +149,14 @@ async fn one_address_serves_both_nodes(kind: Kind) {
     assert!(bare.message().contains("cert:balancer has no role"), "{bare}");
     Client::of(&balancer, &nodes, None).list("1").await.unwrap_err();
 
+    if kind == Kind::Haproxy {
+        let silent = fleet.silent_connections().await;
+        assert!((1..=64).contains(&silent.len()), "{}", silent.len());
+        client.list("1").await.unwrap();
+        let (_, node) = client.create().await.unwrap();
+        client.list(&node.to_string()).await.unwrap();
+    }
+
     // Another configuration, while streams go on.
     let mut streams = [client.watch(&ones[0], 1).await, client.watch(&twos[0], 2).await];
     for stream in &mut streams {
@@ -239,4 +262,51 @@ async fn a_certificate_without_a_role_opens_the_check_of_health_alone() {
     let anonymous = certificates.connect(&daemon, None).await.unwrap();
     let refused = HealthClient::new(anonymous).check(HealthCheckRequest::default()).await.unwrap_err();
     assert_eq!(reason(&refused), "PERMISSION_DENIED", "{refused}");
+}
+
+/// A balancer that has all connections of its address still finds the node alive.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_balancer_with_all_connections_of_its_address_still_checks_the_health() {
+    let certificates = Certificates::make(&["balancer"]);
+    let tcp = certificates
+        .listen("tokens: {}, connections: 4, connections_per_address: 3, connections_per_second: 10000");
+    let daemon = Daemon::start_with(Setup { tcp, ..Setup::default() }).await;
+    let auditor = v1::Token { name: "a".into(), roles: vec!["auditor".into()], ..Default::default() };
+    let bearer = Bearer::new(&daemon.token(auditor, None).await.1);
+    let connect = async || certificates.connect(&daemon, Some("balancer")).await.unwrap();
+    let is_alive = async |channel: &Channel| {
+        let request = HealthCheckRequest { service: "liveness".to_owned() };
+        let answer = HealthClient::new(channel.clone()).check(request).await;
+        answer.is_ok_and(|answer| answer.into_inner().status() == ServingStatus::Serving)
+    };
+    let list = async |channel: &Channel| {
+        let request = bearer.shows(v1::ListRunsRequest::default());
+        Clients::on(channel.clone()).runs.list_runs(request).await.map(drop)
+    };
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let channel = connect().await;
+        list(&channel).await.unwrap();
+        held.push(channel);
+    }
+    // More than there are spare slots: the oldest check gives way to the next.
+    for number in 0..20 {
+        let channel = connect().await;
+        assert!(is_alive(&channel).await, "check {number}");
+        let refused = list(&channel).await.unwrap_err();
+        let info = refused.get_details_error_info().unwrap();
+        assert_eq!(
+            (info.reason.as_str(), info.metadata["limit"].as_str()),
+            ("OVERLOADED", "connections_per_address")
+        );
+        assert_eq!(info.metadata["retry_safe"], "true", "{refused}");
+    }
+    // A client without a certificate gets none of them.
+    let anonymous = certificates.endpoint(&daemon, None).unwrap().connect_lazy();
+    assert!(list(&anonymous).await.is_err());
+    for channel in &held {
+        list(channel).await.unwrap();
+    }
+    drop(held);
+    until("no connection came back", async || list(&connect().await).await.is_ok()).await;
 }

@@ -133,6 +133,14 @@ async fn a_drained_node_refuses_runs_and_keeps_those_that_live() {
     let serving = undrain(&daemon).await;
     assert_eq!((serving.state(), serving.drain), (State::Serving, None));
     assert_eq!(undrain(&daemon).await.state(), State::Serving);
+    // Refusals of creates and of forks are on record, together.
+    let mut clients = daemon.connect().await;
+    let events = clients.events_when("", "run_refused", |events| !events.is_empty()).await;
+    let [event] = &events[..] else { panic!("{events:?}") };
+    let event = record(event);
+    assert_eq!((&event["principal"], &event["outcome"]["reason"]), (&json!("uid:0"), &json!("NODE_DRAINED")));
+    assert_eq!(event["details"], json!({ "tenant": "uid:0", "count": 1 }));
+
     daemon.run_on(requests::managed("p")).await;
     daemon.pool_is_full(3).await;
     harness::until("creation is not reported again", async || {
@@ -273,6 +281,67 @@ async fn the_throttle_of_creates_says_when_to_come_back() {
     let details = refused.get_error_details();
     let wait = details.retry_info().unwrap().retry_delay.unwrap();
     assert!(wait > Duration::ZERO && wait <= Duration::from_secs(30), "{wait:?}");
+    // On record at once for the first, and then at most once a minute.
+    for _ in 0..20 {
+        // A token may come back meanwhile.
+        let _ = daemon.run_with(requests::managed("p")).await;
+    }
+    let mut clients = daemon.connect().await;
+    let events = clients.events_when("", "run_refused", |events| !events.is_empty()).await;
+    let [event] = &events[..] else { panic!("{events:?}") };
+    let event = record(event);
+    assert_eq!(event["outcome"]["reason"], "OVERLOADED");
+    let details = json!({ "tenant": "uid:0", "limit": "node.creates_per_minute", "max": 2, "count": 1 });
+    assert_eq!(event["details"], details);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_greedy_principal_leaves_the_next_creates_to_others() {
+    let access = format!(
+        "access: [{{ uid: 0, roles: [operator, orchestrator, auditor] }}, {{ uid: {AUDITOR}, roles: [orchestrator] }}]\n"
+    );
+    let daemon = Daemon::start_with(setup(&format!("node: {{ creates_per_minute: 6 }}\n{access}"))).await;
+    daemon.expose();
+    // All of a minute, and what comes back meanwhile.
+    let mut made = 0;
+    while daemon.run_with(requests::managed("p")).await.is_ok() {
+        made += 1;
+        assert!(made < 60, "the throttle does not hold");
+    }
+    // As another principal, which has had none: refused for one interval at most, while the greedy one asks all the time.
+    let socket = daemon.socket();
+    let modest = as_user(AUDITOR, &socket, async move |mut clients| {
+        let began = Instant::now();
+        loop {
+            match clients.runs.create_run(requests::managed("p")).await {
+                Ok(_) => return began.elapsed(),
+                Err(refused) => assert_eq!(reason(&refused), "OVERLOADED"),
+            }
+            assert!(began.elapsed() < PATIENCE, "no create of the other principal");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let (mut said, mut others) = (String::new(), 0);
+    let greedy = async {
+        while others < 60 {
+            match daemon.run_with(requests::managed("p")).await.map(|_| ()) {
+                Ok(()) => others += 1,
+                Err(refused) if refused.message().contains("the next ones are for others") => {
+                    said = refused.message().to_owned();
+                }
+                Err(_) => {}
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::select! {
+        waited = modest => waited,
+        () = greedy => panic!("the throttle does not hold"),
+    };
+    // An interval of ten seconds, and the launch of a run.
+    assert!(waited < Duration::from_secs(20), "{waited:?}");
+    assert!(said.contains("creates_per_minute"), "the greedy principal was not held back: {said:?}");
+    assert!(others <= 1, "{others} creates of the greedy principal came before the first of the other");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -29,6 +29,22 @@ async fn v5_a_run_outlives_a_killed_daemon_and_its_commands_do_not() {
     assert!(daemon.containers().is_empty());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn v5_a_kernel_that_ends_while_no_daemon_watches_is_put_down_to_the_program() {
+    let (mut daemon, mut inside) = enter().await;
+    daemon.kill().await;
+    // As a crash of it is seen.
+    let killed = harness::docker().args(["kill", &inside.run.run.container_id]).output().unwrap();
+    assert!(killed.status.success(), "{killed:?}");
+    daemon.launch().await;
+    inside.run = RunHandle { clients: daemon.connect().await, ..inside.run };
+    let failed = inside.run.show().await;
+    assert_eq!((failed.state(), failed.failure_reason.as_str()), (v1::run::State::Failed, "RUN_LOST"));
+    assert_eq!(failed.fault(), v1::Fault::Program, "{failed:?}");
+    let restart = |fact: &v1::Evidence| fact.what == "daemon.event" && fact.value == "restart";
+    assert!(failed.evidence.iter().any(restart), "{failed:?}");
+}
+
 #[tokio::test]
 async fn v5_unsupported_features_are_refused() {
     let (daemon, mut inside) = enter().await;

@@ -20,14 +20,20 @@ pub fn inspect_all<'a>(containers: impl IntoIterator<Item = &'a str>) -> Vec<ser
 /// Command lines of all processes in a container's pid namespace, whatever cgroup they are in. Sorted. Those that are
 /// over and only wait to be reaped are left out, and so is the agent's copy that waits for the next command.
 pub fn processes(container: &str) -> Vec<String> {
-    let mut lines: Vec<String> = in_namespace(container).into_iter().map(|(_, line)| line).collect();
+    let found = in_namespace(&pid_namespace(container));
+    let mut lines: Vec<String> = found.into_iter().map(|(_, line)| line).collect();
     lines.sort();
     lines
 }
 
 /// The host's pid of the process in a container that has this command line.
 pub fn pid_of(container: &str, line: &str) -> Option<u32> {
-    in_namespace(container).into_iter().find_map(|(pid, found)| (found == line).then_some(pid))
+    pid_in(&pid_namespace(container), line)
+}
+
+/// The same in a pid namespace, without a question to the engine.
+pub fn pid_in(namespace: &PidNamespace, line: &str) -> Option<u32> {
+    in_namespace(namespace).into_iter().find_map(|(pid, found)| (found == line).then_some(pid))
 }
 
 /// A value of `/proc/PID/status` on the host, KiB.
@@ -73,8 +79,8 @@ pub fn in_pid_namespace(namespace: &PidNamespace) -> Vec<PathBuf> {
 }
 
 /// Pid on the host and command line of each.
-fn in_namespace(container: &str) -> Vec<(u32, String)> {
-    in_pid_namespace(&pid_namespace(container))
+fn in_namespace(namespace: &PidNamespace) -> Vec<(u32, String)> {
+    in_pid_namespace(namespace)
         .into_iter()
         .filter_map(|path| {
             let pid = path.file_name()?.to_str()?.parse().ok()?;

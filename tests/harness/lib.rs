@@ -28,7 +28,9 @@ pub mod session;
 mod waiting;
 
 pub use client::{Clients, as_user, reason, record};
-pub use container::{in_pid_namespace, inspect, inspect_all, memory, pid_namespace, pid_of, processes};
+pub use container::{
+    PidNamespace, in_pid_namespace, inspect, inspect_all, memory, pid_in, pid_namespace, pid_of, processes,
+};
 pub use daemon::{Daemon, Setup, binary, git, own};
 pub use engine::{docker, use_mapped_engine};
 pub use engine_proxy::EngineProxy;

@@ -128,6 +128,42 @@ async fn a_container_that_is_killed_from_outside_is_a_lost_run_that_never_comes_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_is_paused_or_restarted_from_outside_is_put_down_to_the_infrastructure() {
+    let daemon = Daemon::start().await;
+    // The daemon may see the end before the start that follows it.
+    let deeds: [(&[&str], _, &[&str]); 2] = [
+        (&["pause"], "engine.state", &["paused"]),
+        (&["restart", "-t", "0"], "engine.event", &["restart", "die"]),
+    ];
+    for (deed, what, values) in deeds {
+        let workspace = daemon.workspace(deed[0], &[]);
+        let mut run = daemon.run("open", &workspace).await;
+        let working = run.works(&workspace).await;
+        docker(&[deed, &[&run.run.container_id]].concat());
+        let error = working.await.unwrap().unwrap().error.unwrap();
+        assert_eq!((error.fault(), error.retry_safe), (Fault::Infrastructure, false), "{error:?}");
+        assert!(values.contains(&shown(&error.evidence, what)), "{error:?}");
+        let failed = run.ended().await;
+        assert_eq!((failed.state(), failed.failure_reason.as_str()), (State::Failed, "RUN_LOST"));
+        assert_eq!(failed.fault(), Fault::Infrastructure, "{}", failed.failure);
+        assert!(values.contains(&shown(&failed.evidence, what)), "{failed:?}");
+        assert!(failed.failure.contains("from outside"), "{}", failed.failure);
+        assert!(!workspace.join("ended").exists());
+    }
+    until("a container is left", async || daemon.containers().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_stops_its_worker_is_not_taken_for_a_pause_from_outside() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let stopped = run.fails(calls::shell("kill -STOP $PPID; sleep 60")).await;
+    assert_eq!((stopped.reason.as_str(), stopped.fault()), ("CANCELLED", Fault::Program), "{stopped:?}");
+    assert_eq!(shown(&stopped.evidence, "engine.state"), "");
+    assert_eq!(run.exec(&["true"]).await.exit_code, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn whichever_end_is_seen_first_a_killed_container_is_put_down_to_the_infrastructure() {
     let daemon = Daemon::start().await;
     for round in 0..5 {

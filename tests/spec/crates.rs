@@ -29,7 +29,7 @@ const ARROWS: [(&str, &str); 106] = [
     ("busybox", ""),
     (
         "calls",
-        "admission atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream metrics node-id operations policy processes redact refusal runs store tenants timestamp traces webhook wire worker-protocol",
+        "atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream metrics node-id operations policy processes redact refusal runs store tenants timestamp traces webhook wire worker-protocol",
     ),
     ("capacity", ""),
     ("certificates", "atomic-file cofferdam-client"),

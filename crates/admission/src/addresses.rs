@@ -2,6 +2,10 @@
 //!
 //! A connection is unproven until its client has shown a valid credential. If there is no slot for a new connection,
 //! it takes that of the oldest unproven one. So clients that connect and send nothing lock out only each other.
+//!
+//! A listener may have spare slots beyond these limits, for connections that are short and ask for little, such as a balancer's checks of
+//! health. A connection in a spare slot is never proven.
+//!
 //! Addresses of one IPv6 network of 64 bits count as one, because a client has as many of them as it likes.
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,7 +30,12 @@ pub struct ConnectionLimits {
     pub per_address: usize,
     /// New connections of an address within a second.
     pub per_second: u32,
+    /// Spare slots of an address, beyond all of these limits. All addresses together have [`ALL_SPARE`] times as many.
+    pub spare: u32,
 }
+
+/// Addresses that can have all of their spare slots at the same time.
+const ALL_SPARE: u32 = 4;
 
 /// The addresses that have connections, or had some lately.
 #[derive(Clone)]
@@ -34,7 +43,9 @@ pub struct Addresses(Arc<Mutex<Table>>);
 
 struct Table {
     limits: ConnectionLimits,
+    /// Connections in ordinary slots, and in spare ones.
     open: usize,
+    spare: u32,
     known: HashMap<IpAddr, Known>,
     /// Unproven connections by their numbers, which ascend.
     unproven: BTreeMap<u64, Unproven>,
@@ -44,14 +55,23 @@ struct Table {
 
 struct Known {
     open: usize,
-    /// New connections that the address may still open, in thousandths.
+    spare: u32,
+    /// New connections that the address may still open, in thousandths. A connection in an ordinary slot leaves enough for all spare ones.
     budget: u64,
     at: Instant,
 }
 
 struct Unproven {
     address: IpAddr,
+    is_spare: bool,
     evicted: CancellationToken,
+}
+
+/// Room for a new connection.
+enum Room {
+    Free,
+    /// The slot of an unproven connection, by its number.
+    Of(u64),
 }
 
 /// A connection's slot among those of its address. Dropping it frees the slot.
@@ -59,6 +79,7 @@ pub struct Slot {
     addresses: Addresses,
     address: IpAddr,
     number: u64,
+    is_spare: bool,
     evicted: CancellationToken,
 }
 
@@ -68,6 +89,7 @@ impl Addresses {
         let table = Table {
             limits,
             open: 0,
+            spare: 0,
             known: HashMap::new(),
             unproven: BTreeMap::new(),
             next: 0,
@@ -81,8 +103,8 @@ impl Addresses {
     pub fn enter(&self, address: IpAddr, now: Instant) -> Option<Slot> {
         let address = network(address);
         let mut table = self.0.lock();
-        if let Some((number, evicted)) = table.enter(address, now) {
-            return Some(Slot { addresses: self.clone(), address, number, evicted });
+        if let Some((number, is_spare, evicted)) = table.enter(address, now) {
+            return Some(Slot { addresses: self.clone(), address, number, is_spare, evicted });
         }
         if let Some(count) = table.turned_away.add(now) {
             tracing::warn!(%address, count, "connections were refused: too many at once, or too many in a second");
@@ -92,12 +114,13 @@ impl Addresses {
 }
 
 impl Table {
-    fn enter(&mut self, address: IpAddr, now: Instant) -> Option<(u64, CancellationToken)> {
+    fn enter(&mut self, address: IpAddr, now: Instant) -> Option<(u64, bool, CancellationToken)> {
         if self.known.len() >= KNOWN && !self.known.contains_key(&address) {
             self.forget(now)?;
         }
-        let whole = u64::from(self.limits.per_second) * 1_000;
-        let known = self.known.entry(address).or_insert(Known { open: 0, budget: whole, at: now });
+        let for_spare = u64::from(self.limits.spare) * 1_000;
+        let whole = u64::from(self.limits.per_second) * 1_000 + for_spare;
+        let known = self.known.entry(address).or_insert(Known { open: 0, spare: 0, budget: whole, at: now });
         let since = u64::try_from(now.duration_since(known.at).as_millis()).unwrap_or(u64::MAX);
         let refilled = since.saturating_mul(self.limits.per_second.into());
         // Time too short for a thousandth stays on the account.
@@ -105,28 +128,53 @@ impl Table {
             known.budget = whole.min(known.budget.saturating_add(refilled));
             known.at = now;
         }
-        if known.budget < 1_000 {
-            return None;
-        }
-        // An address that has too many gives up one of them.
-        let gives = if known.open >= self.limits.per_address {
-            Some(self.oldest_unproven(|of| of == address)?)
-        } else if self.open >= self.limits.connections {
-            Some(self.oldest_unproven(|_| true)?)
-        } else {
-            None
+        let budget = known.budget.checked_sub(1_000)?;
+        let ordinary = if budget >= for_spare { self.ordinary(address) } else { None };
+        let (is_spare, room) = match ordinary {
+            Some(room) => (false, room),
+            None => (true, self.beyond(address)?),
         };
-        if let Some(number) = gives {
+        if let Room::Of(number) = room {
             self.evict(number);
         }
         let known = self.known.get_mut(&address)?;
-        known.budget -= 1_000;
-        known.open += 1;
-        self.open += 1;
+        known.budget = budget;
+        if is_spare {
+            known.spare += 1;
+            self.spare += 1;
+        } else {
+            known.open += 1;
+            self.open += 1;
+        }
         let (number, evicted) = (self.next, CancellationToken::new());
         self.next += 1;
-        self.unproven.insert(number, Unproven { address, evicted: evicted.clone() });
-        Some((number, evicted))
+        self.unproven.insert(number, Unproven { address, is_spare, evicted: evicted.clone() });
+        Some((number, is_spare, evicted))
+    }
+
+    /// Returns an ordinary slot. `None`: each connection in one has proven itself.
+    fn ordinary(&self, address: IpAddr) -> Option<Room> {
+        let open = self.known.get(&address)?.open;
+        // An address that has too many gives up one of them.
+        if open >= self.limits.per_address {
+            self.oldest(|of| !of.is_spare && of.address == address)
+        } else if self.open >= self.limits.connections {
+            self.oldest(|of| !of.is_spare)
+        } else {
+            Some(Room::Free)
+        }
+    }
+
+    /// Returns a spare slot. `None`: the listener has none.
+    fn beyond(&self, address: IpAddr) -> Option<Room> {
+        let spare = self.known.get(&address)?.spare;
+        if spare >= self.limits.spare {
+            self.oldest(|of| of.is_spare && of.address == address)
+        } else if self.spare >= self.limits.spare.saturating_mul(ALL_SPARE) {
+            self.oldest(|of| of.is_spare)
+        } else {
+            Some(Room::Free)
+        }
     }
 
     /// Makes one more entry available for an address.
@@ -134,39 +182,61 @@ impl Table {
     /// Removes the addresses that have their whole budget again, or else the one without connections that was silent for
     /// longest: a client with many networks must not keep others out. `None` if every address has a connection.
     fn forget(&mut self, now: Instant) -> Option<()> {
-        self.known.retain(|_, known| known.open > 0 || now.duration_since(known.at) < REFILL);
+        self.known.retain(|_, known| !known.is_idle() || now.duration_since(known.at) < REFILL);
         if self.known.len() >= KNOWN {
-            let idle = self.known.iter().filter(|(_, known)| known.open == 0);
+            let idle = self.known.iter().filter(|(_, known)| known.is_idle());
             let address = *idle.min_by_key(|(_, known)| known.at)?.0;
             self.known.remove(&address);
         }
         Some(())
     }
 
-    fn oldest_unproven(&self, is_meant: impl Fn(IpAddr) -> bool) -> Option<u64> {
-        self.unproven.iter().find(|(_, unproven)| is_meant(unproven.address)).map(|(number, _)| *number)
+    /// Returns the slot of the oldest unproven connection of those that are meant.
+    fn oldest(&self, is_meant: impl Fn(&Unproven) -> bool) -> Option<Room> {
+        self.unproven.iter().find(|(_, unproven)| is_meant(unproven)).map(|(number, _)| Room::Of(*number))
     }
 
     /// Takes the slot of an unproven connection, and notifies it.
     fn evict(&mut self, number: u64) {
-        if let Some(Unproven { address, evicted }) = self.unproven.remove(&number) {
+        if let Some(Unproven { address, is_spare, evicted }) = self.unproven.remove(&number) {
             evicted.cancel();
-            self.leave(address);
+            self.leave(address, is_spare);
         }
     }
 
-    fn leave(&mut self, address: IpAddr) {
-        self.open -= 1;
-        if let Some(known) = self.known.get_mut(&address) {
-            known.open -= 1;
+    fn leave(&mut self, address: IpAddr, is_spare: bool) {
+        let known = self.known.get_mut(&address);
+        if is_spare {
+            self.spare -= 1;
+            if let Some(known) = known {
+                known.spare -= 1;
+            }
+        } else {
+            self.open -= 1;
+            if let Some(known) = known {
+                known.open -= 1;
+            }
         }
     }
 }
 
+impl Known {
+    fn is_idle(&self) -> bool {
+        self.open == 0 && self.spare == 0
+    }
+}
+
 impl Slot {
-    /// Keeps the slot for as long as the connection lives: its client has shown a good credential.
+    /// Keeps an ordinary slot for as long as the connection lives: its client has shown a good credential.
     pub fn prove(&self) {
-        self.addresses.0.lock().unproven.remove(&self.number);
+        if !self.is_spare {
+            self.addresses.0.lock().unproven.remove(&self.number);
+        }
+    }
+
+    /// Returns true for a slot beyond the limits of the listener.
+    pub fn is_spare(&self) -> bool {
+        self.is_spare
     }
 
     /// Completes when another connection has taken the slot. This one then has to end.
@@ -181,7 +251,7 @@ impl Drop for Slot {
         table.unproven.remove(&self.number);
         // The slot of an evicted connection belongs to another.
         if !self.evicted.is_cancelled() {
-            table.leave(self.address);
+            table.leave(self.address, self.is_spare);
         }
     }
 }
@@ -207,7 +277,7 @@ mod tests {
     }
 
     const WIDE: ConnectionLimits =
-        ConnectionLimits { connections: 1_000_000, per_address: 1_000_000, per_second: 1_000_000 };
+        ConnectionLimits { connections: 1_000_000, per_address: 1_000_000, per_second: 1_000_000, spare: 0 };
 
     fn proven(slot: Option<Slot>) -> Option<Slot> {
         slot.inspect(Slot::prove)
@@ -297,5 +367,56 @@ mod tests {
         let table = addresses.0.lock();
         assert_eq!((table.open, table.unproven.len()), (0, 0));
         assert!(table.known.values().all(|known| known.open == 0));
+    }
+    #[test]
+    fn spare_slots_are_beyond_the_limits_and_never_proven() {
+        let limits = ConnectionLimits { connections: 3, per_address: 2, spare: 2, ..WIDE };
+        let addresses = Addresses::new(limits);
+        let now = Instant::now();
+        let enter = |text: &str| addresses.enter(address(text), now).unwrap();
+        let mut held = [enter("10.0.0.1"), enter("10.0.0.1")];
+        // As long as one is unproven, another takes its slot.
+        held[0].prove();
+        held[1] = enter("10.0.0.1");
+        held[1].prove();
+        assert!(held.iter().all(|slot| !slot.is_spare()));
+        let spare = [enter("10.0.0.1"), enter("10.0.0.1")];
+        spare.iter().for_each(Slot::prove);
+        let third = enter("10.0.0.1");
+        assert!(spare.iter().chain([&third]).all(Slot::is_spare));
+        assert_eq!([&spare[0], &spare[1], &third].map(is_evicted), [true, false, false]);
+        // Other addresses have their own, within the bound of all.
+        let last = enter("10.0.0.2");
+        last.prove();
+        let others: Vec<Slot> =
+            (3..13).flat_map(|number| [(); 2].map(|()| enter(&format!("10.0.0.{number}")))).collect();
+        assert!(!last.is_spare() && others.iter().all(Slot::is_spare));
+        assert_eq!(others.iter().filter(|slot| !is_evicted(slot)).count(), 8, "four times two");
+        assert!(is_evicted(&third) && is_evicted(&spare[1]) && !held.iter().any(is_evicted));
+        // An ordinary slot that is free goes first.
+        drop(held);
+        assert!(!enter("10.0.0.1").is_spare());
+        drop((spare, third, last, others));
+        let table = addresses.0.lock();
+        assert_eq!((table.open, table.spare, table.unproven.len()), (0, 0, 0));
+        assert!(table.known.values().all(super::Known::is_idle));
+    }
+
+    #[test]
+    fn an_address_that_connects_too_often_has_its_spare_slots() {
+        let limits = ConnectionLimits { per_second: 10, spare: 2, ..WIDE };
+        let addresses = Addresses::new(limits);
+        let start = Instant::now();
+        let opened = |millis: u64| {
+            let at = start + Duration::from_millis(millis);
+            let opened = (0..100).filter_map(|_| addresses.enter(address("10.0.0.1"), at));
+            let spare: Vec<bool> = opened.map(|slot| slot.is_spare()).collect();
+            (spare.iter().filter(|is_spare| !**is_spare).count(), spare.len())
+        };
+        assert_eq!(opened(0), (10, 12));
+        // The budget that comes back is for the spare slots first. No second has more than before.
+        assert_eq!(opened(100), (0, 1));
+        assert_eq!(opened(1_100), (8, 10));
+        assert_eq!(opened(10_000), (10, 12));
     }
 }

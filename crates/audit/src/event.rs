@@ -26,7 +26,8 @@ pub enum Kind {
     NodeUndrained,
     RunCreated,
     RunState,
-    /// A run was not made, because its tenant has used up a bound. `details.count` has the number since the last such record.
+    /// A run was not made, because of a bound of its tenant, of the node or of the daemon, or of a drain. `details.count` has the number
+    /// since the last such record.
     RunRefused,
     /// A call was decided. The record is on disk before any effect.
     CallIntent,

@@ -61,8 +61,6 @@ pub struct Limits {
     reservations: Reservations,
     /// The calls that wait beside an approval. No entry survives a daemon.
     beside: Arc<beside::Waiting>,
-    /// Runs that bounds of tenants refused, and that are not on record yet.
-    refused: tenants::Refused,
     /// Held while a throttle is recorded and put into force: a copy contains both or neither.
     changing: Mutex<()>,
 }
@@ -114,7 +112,6 @@ impl Limits {
             path,
             reservations,
             beside: Arc::default(),
-            refused: tenants::Refused::default(),
             changing: Mutex::default(),
         }))
     }

@@ -130,7 +130,7 @@ impl Checkpoints {
             ));
         }
         // No checkpoint is left of forks that this node does not make.
-        self.runs.check_open()?;
+        self.runs.check_open(principal).await?;
         let asked = v1::CheckpointRunRequest { run_id: run.to_string(), label: LABEL.to_owned() };
         Ok((self.create_for(asked, principal, requested).await?, true))
     }

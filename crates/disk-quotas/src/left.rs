@@ -28,7 +28,7 @@ pub struct Left {
     table: Mutex<Table>,
     /// Notified when there is something to measure.
     pub expects: Notify,
-    /// Notified when nothing is left to measure.
+    /// Notified when a run was measured.
     is_measured: Notify,
 }
 
@@ -54,17 +54,23 @@ impl Left {
         self.expects.notify_one();
     }
 
-    /// Returns a run that has to be measured.
-    pub fn unmeasured(&self) -> Option<(RunId, Expected)> {
-        let table = self.table.lock();
-        table.unmeasured.iter().find_map(|run| Some((*run, table.found.get(run)?.1)))
+    /// Returns the runs that have to be measured.
+    pub fn unmeasured(&self) -> BTreeSet<RunId> {
+        self.table.lock().unmeasured.clone()
     }
 
-    /// Waits until all runs that have to be measured are. The caller bounds the time.
-    pub async fn are_measured(&self) {
+    /// Returns the expectation that a measure of this run has to meet. `None`: it has not to be measured.
+    pub fn expected(&self, run: RunId) -> Option<Expected> {
+        let table = self.table.lock();
+        let (_, expected) = table.found.get(&run).filter(|_| table.unmeasured.contains(&run))?;
+        Some(*expected)
+    }
+
+    /// Waits until these runs are measured. The caller bounds the time.
+    pub async fn are_measured(&self, runs: &BTreeSet<RunId>) {
         loop {
             let measured = self.is_measured.notified();
-            if self.unmeasured().is_none() {
+            if self.table.lock().unmeasured.is_disjoint(runs) {
                 return;
             }
             measured.await;
@@ -82,9 +88,7 @@ impl Left {
             Some(found) => drop(table.found.insert(run, (found, as_of))),
             None => drop(table.found.remove(&run)),
         }
-        if table.unmeasured.is_empty() {
-            self.is_measured.notify_waiters();
-        }
+        self.is_measured.notify_waiters();
     }
 
     /// Returns the space of each run, measured or expected.
@@ -119,10 +123,10 @@ mod tests {
         let (left, run) = (Left::default(), RunId::new());
         left.expect(run, 100);
         assert_eq!((bytes(&left), left.of(run)), (vec![100], None));
-        let (_, as_of) = left.unmeasured().unwrap();
+        let as_of = left.expected(run).unwrap();
         left.measured(run, as_of, Some(found(7)));
         assert_eq!((bytes(&left), left.of(run).unwrap().used_bytes), (vec![7], 7));
-        assert_eq!(left.unmeasured(), None);
+        assert_eq!((left.unmeasured(), left.expected(run)), (BTreeSet::new(), None));
         // Files that were removed still take their earlier space until they are measured.
         left.expect(run, 0);
         assert_eq!((bytes(&left), left.of(run)), (vec![7], None));
@@ -132,34 +136,35 @@ mod tests {
     fn a_measure_that_began_before_a_change_is_discarded() {
         let (left, run) = (Left::default(), RunId::new());
         left.expect(run, 5);
-        let (_, before) = left.unmeasured().unwrap();
+        let before = left.expected(run).unwrap();
         left.expect(run, 50);
         left.measured(run, before, Some(found(1)));
         assert_eq!(bytes(&left), [50]);
-        let (_, now) = left.unmeasured().unwrap();
+        let now = left.expected(run).unwrap();
         left.measured(run, now, None);
-        assert!(left.all().is_empty() && left.unmeasured().is_none());
+        assert!(left.all().is_empty() && left.unmeasured().is_empty());
         // A measure of a run that is gone brings nothing back.
         left.measured(run, now, Some(found(1)));
         assert!(left.all().is_empty());
     }
 
     #[tokio::test]
-    async fn a_caller_waits_until_all_are_measured() {
+    async fn a_caller_waits_until_its_runs_are_measured_and_for_no_others() {
         let left = std::sync::Arc::new(Left::default());
-        left.are_measured().await;
-        for _ in 0..2 {
-            left.expect(RunId::new(), 1);
+        let (own, other) = (BTreeSet::from([RunId::new(), RunId::new()]), RunId::new());
+        left.are_measured(&own).await;
+        for run in own.iter().chain([&other]) {
+            left.expect(*run, 1);
         }
         left.expects.notified().await;
-        let all = left.clone();
-        let waits = tokio::spawn(async move { all.are_measured().await });
-        for _ in 0..2 {
+        let (all, waited) = (left.clone(), own.clone());
+        let waits = tokio::spawn(async move { all.are_measured(&waited).await });
+        for run in &own {
             tokio::task::yield_now().await;
             assert!(!waits.is_finished());
-            let (run, as_of) = left.unmeasured().unwrap();
-            left.measured(run, as_of, Some(found(1)));
+            left.measured(*run, left.expected(*run).unwrap(), Some(found(1)));
         }
         waits.await.unwrap();
+        assert_eq!(left.unmeasured(), BTreeSet::from([other]));
     }
 }

@@ -6,6 +6,7 @@
 mod loss;
 mod measuring;
 mod still;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use loss::{A_FALL, STILL, SURELY, is_beyond, is_worth_a_look, lost_between};
 use still::Still;
+use turns::Turns;
 
 /// Time between looks while the disk falls, or a run is measured.
 const FALLING: Duration = Duration::from_millis(10);
@@ -41,8 +43,9 @@ const USED: Duration = Duration::from_secs(10);
 const UNUSED: Duration = Duration::from_secs(60);
 /// Multiple of a measure's duration that passes before the run is measured again.
 const SHARE: u32 = 8;
-/// Runs that are measured at the same time.
-const MEASURES: usize = 2;
+/// Runs that are measured at the same time, and those of one tenant.
+const MEASURES: usize = 3;
+const MEASURES_OF_TENANT: usize = 2;
 
 /// Watches the state disk.
 pub struct DiskWatch {
@@ -66,6 +69,7 @@ struct Looked {
 struct Measure {
     id: RunId,
     run: Arc<Run>,
+    tenant: String,
     at: Instant,
     took: Duration,
     lost: Amount,
@@ -80,6 +84,7 @@ struct Looks {
     /// Sum of the disk's losses between two looks. Space that is freed in the meantime does not reduce it.
     lost: Amount,
     measures: JoinSet<Measure>,
+    turns: Turns,
     /// The free space cannot be read, and the error was logged.
     is_blind: bool,
 }
@@ -175,10 +180,16 @@ impl Looks {
                 due.push((fell.bytes.saturating_sub(may_take.bytes), *id, run));
             }
         }
-        // The run that may be over by most comes first.
+        // The run of a tenant that may be over by most comes first.
         due.sort_by_key(|(excess, ..)| std::cmp::Reverse(*excess));
-        for (_, id, run) in due.into_iter().take(MEASURES.saturating_sub(self.measures.len())) {
-            self.begin(watch, id, run);
+        let of = |run: &Run| watch.runs.launcher.tenancy().tenant_of(&run.spec().principal);
+        let mut due: Vec<_> = due.into_iter().map(|(_, id, run)| (of(run), id, run)).collect();
+        while self.measures.len() < MEASURES
+            && let Some(next) =
+                self.turns.next(due.iter().map(|(tenant, ..)| tenant.as_str()), MEASURES_OF_TENANT)
+        {
+            let (tenant, id, run) = due.remove(next);
+            self.begin(watch, id, run, tenant);
         }
         pause
     }
@@ -203,20 +214,22 @@ impl Looks {
     }
 
     /// Begins to measure a run.
-    fn begin(&mut self, watch: &DiskWatch, id: RunId, run: &Arc<Run>) {
+    fn begin(&mut self, watch: &DiskWatch, id: RunId, run: &Arc<Run>, tenant: String) {
         let (at, lost) = (Instant::now(), self.lost);
         self.looked.entry(id).or_insert_with(|| Looked::now(lost)).is_measured = true;
         let found = measuring::of_run(watch, id, run);
         let run = run.clone();
+        self.turns.begin(&tenant);
         self.measures.spawn(async move {
             let found = found.await;
-            Measure { id, run, at, took: at.elapsed(), lost, found }
+            Measure { id, run, tenant, at, took: at.elapsed(), lost, found }
         });
     }
 
     /// Acts on a measure that has finished.
     async fn measured(&mut self, watch: &DiskWatch, measure: Measure) {
-        let Measure { id, run, at, took, lost, found } = measure;
+        let Measure { id, run, tenant, at, took, lost, found } = measure;
+        self.turns.end(&tenant);
         let is_ended = match found {
             Ok(found) => act(watch, (id, &run), found, at).await,
             Err(error) => {

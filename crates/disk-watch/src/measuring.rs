@@ -1,6 +1,6 @@
 //! Measures the disk space of runs, both live and ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,28 +11,98 @@ use identity::RunId;
 use runs::record::{Record, Workspace};
 use runs::{Run, open_directory, shown_of_root};
 
+use tokio::task::JoinSet;
+
 use super::DiskWatch;
+use super::turns::Turns;
 
 /// Longest rest after a measure of an ended run.
 const REST: Duration = Duration::from_millis(100);
 
-/// Measures runs that have ended, and kept workspaces whose runs are deleted, one after the other.
+/// Ended runs that are measured at the same time, each of another tenant.
+const LEFT_AT_ONCE: usize = 3;
+
+/// Measures runs that have ended, and kept workspaces whose runs are deleted, those of each tenant one after the other.
 ///
 /// It runs beside the looks: an agent decides how many files it leaves, and so how long a measure takes.
 pub(super) async fn left(watch: &DiskWatch) {
     let left = &watch.runs.launcher.projects.left;
+    let (mut queue, mut measures) = (Queue::default(), JoinSet::new());
     loop {
-        while let Some((id, as_of)) = left.unmeasured() {
-            let began = Instant::now();
-            let found = match paths_left(watch, id) {
-                Some(paths) => Some(all_of(paths).await),
-                None => None,
-            };
-            left.measured(id, as_of, found);
-            // After a start there may be many.
-            tokio::time::sleep(began.elapsed().min(REST)).await;
+        for id in left.unmeasured() {
+            queue.add(id, || watch.runs.tenant_left(id));
         }
-        left.expects.notified().await;
+        loop {
+            while measures.len() < LEFT_AT_ONCE
+                && let Some(id) = queue.next()
+            {
+                let Some(as_of) = left.expected(id) else {
+                    queue.end(id);
+                    continue;
+                };
+                let (began, paths) = (Instant::now(), paths_left(watch, id));
+                measures.spawn(async move {
+                    let found = match paths {
+                        Some(paths) => Some(all_of(paths).await),
+                        None => None,
+                    };
+                    (id, as_of, found, began)
+                });
+            }
+            tokio::select! {
+                () = left.expects.notified() => break,
+                Some(Ok((id, as_of, found, began))) = measures.join_next() => {
+                    left.measured(id, as_of, found);
+                    queue.end(id);
+                    // Its files have changed meanwhile.
+                    if left.expected(id).is_some() {
+                        queue.add(id, || watch.runs.tenant_left(id));
+                    }
+                    // After a start there may be many.
+                    tokio::time::sleep(began.elapsed().min(REST)).await;
+                }
+            }
+        }
+    }
+}
+
+/// Runs that have ended and wait to be measured, and those that are measured.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: BTreeMap<String, BTreeSet<RunId>>,
+    /// The tenant of each run that waits or is measured.
+    tenants: BTreeMap<RunId, String>,
+    turns: Turns,
+}
+
+impl Queue {
+    /// Adds a run that neither waits nor is measured. A run of which nothing is left has no tenant, and is over in no time.
+    fn add(&mut self, id: RunId, tenant: impl FnOnce() -> Option<String>) {
+        if self.tenants.contains_key(&id) {
+            return;
+        }
+        let tenant = tenant().unwrap_or_default();
+        self.waiting.entry(tenant.clone()).or_default().insert(id);
+        self.tenants.insert(id, tenant);
+    }
+
+    /// Takes the next run, unless each tenant with a run that waits has one that is measured.
+    fn next(&mut self) -> Option<RunId> {
+        let position = self.turns.next(self.waiting.keys().map(String::as_str), 1)?;
+        let (tenant, runs) = self.waiting.iter_mut().nth(position)?;
+        let (tenant, id) = (tenant.clone(), runs.pop_first());
+        if runs.is_empty() {
+            self.waiting.remove(&tenant);
+        }
+        self.turns.begin(&tenant);
+        id
+    }
+
+    /// Notes that a run is no longer measured.
+    fn end(&mut self, id: RunId) {
+        if let Some(tenant) = self.tenants.remove(&id) {
+            self.turns.end(&tenant);
+        }
     }
 }
 
@@ -161,4 +231,34 @@ async fn measured(
         Ok(found)
     });
     measured.await.map_err(std::io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_has_one_ended_run_measured_at_a_time_and_others_do_not_wait_for_its_files() {
+        let mut queue = Queue::default();
+        let [large, next, modest, gone] = [(); 4].map(|()| RunId::new());
+        for (id, tenant) in [(large, "greedy"), (next, "greedy")] {
+            queue.add(id, || Some(tenant.to_owned()));
+        }
+        assert_eq!((queue.next(), queue.next()), (Some(large), None));
+        queue.add(modest, || Some("modest".to_owned()));
+        queue.add(gone, || None);
+        // One that waits or is measured is not added again.
+        for id in [large, next, modest] {
+            queue.add(id, || unreachable!());
+        }
+        let both = BTreeSet::from([queue.next(), queue.next()]);
+        assert_eq!((both, queue.next()), (BTreeSet::from([Some(modest), Some(gone)]), None));
+        queue.end(modest);
+        queue.end(gone);
+        assert_eq!(queue.next(), None, "the large one is still measured");
+        queue.end(large);
+        assert_eq!(queue.next(), Some(next));
+        queue.end(next);
+        assert!(queue.tenants.is_empty() && queue.waiting.is_empty());
+    }
 }

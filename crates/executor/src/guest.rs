@@ -23,7 +23,7 @@ use worker_protocol::client::{
 };
 use worker_protocol::convert::Reply;
 
-use crate::container_end::ContainerEnd;
+use crate::container_end::{ContainerEnd, by_pause, is_paused};
 use crate::engine::{engine_refusal, is_unreachable};
 use crate::failure::failure;
 use crate::loss::{Cause, Loss, Losses};
@@ -204,7 +204,13 @@ impl GuestLane {
                 let outcome = finished.outcome.map_err(ToolFailure::claimed);
                 Ok(Finished { outcome, ..finished })
             }
-            Err(error) => Err(failure(&error).claimed()),
+            Err(error) => {
+                let failure = failure(&error).claimed();
+                // A frozen worker gives no outcome either, before its heartbeat is missed.
+                let is_late = matches!(error, LaneError::TimedOut);
+                let is_paused = is_late && is_paused(&self.engine, &self.container).await;
+                Err(if is_paused { by_pause(failure) } else { failure })
+            }
         }
     }
 
@@ -242,7 +248,10 @@ impl GuestLane {
         }
         let code = match (ended, reason) {
             (Some(Ok(Ok(code))), _) => code,
-            (None, CloseReason::Heartbeat | CloseReason::Unresponsive) => return Cause::Silent,
+            (None, CloseReason::Heartbeat | CloseReason::Unresponsive) => {
+                let is_paused = is_paused(&self.engine, &self.container).await;
+                return if is_paused { Cause::Paused } else { Cause::Silent };
+            }
             _ => return Cause::Stream(reason),
         };
         Cause::exited(code, serving.recent_events())
@@ -251,7 +260,8 @@ impl GuestLane {
     /// Finds out how the container ended.
     async fn container_ended(&self, serving: &Serving) -> Cause {
         let kills = serving.recent_events().oom_kills;
-        Cause::Container(ContainerEnd::find(&self.engine, &self.container, self.boundary, kills).await)
+        let first = serving.first.as_ref().map(|first| first.pid());
+        Cause::Container(ContainerEnd::find(&self.engine, &self.container, self.boundary, first, kills).await)
     }
 
     /// Returns true if the container is over, or is over within moments.
@@ -292,6 +302,7 @@ impl GuestLane {
                 let cause = match (ended, is_unreachable(&refusal)) {
                     (true, _) => self.container_ended(&serving).await,
                     (false, true) => Cause::NoEngine(refusal.message),
+                    (false, false) if is_paused(&self.engine, &self.container).await => Cause::Paused,
                     (false, false) => Cause::NotStarted(refusal.message),
                 };
                 Err(self.losses.lock().count(cause, Instant::now()))

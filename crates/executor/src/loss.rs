@@ -12,7 +12,7 @@ use operations::{Evidence, Fault, Reason, ToolFailure};
 use tokio_util::task::TaskTracker;
 use worker_protocol::client::CloseReason;
 
-use crate::container_end::ContainerEnd;
+use crate::container_end::{ContainerEnd, by_pause};
 
 /// Number of losses within [`WINDOW`] after which one more ends the run.
 const MOST: usize = 3;
@@ -59,6 +59,8 @@ pub(crate) enum Cause {
     Exited(i64),
     /// It answers no pings.
     Silent,
+    /// It answers no pings or was not started, and the container was paused from outside.
+    Paused,
     /// The whole container is gone.
     Container(ContainerEnd),
     /// Only the end of its stream is known.
@@ -96,6 +98,7 @@ impl fmt::Display for Cause {
             Self::Silent => {
                 f.write_str("ended because it did not answer; a command of this run may have stopped it")
             }
+            Self::Paused => f.write_str("ended because its container was paused from outside of the run"),
             Self::Container(end) => write!(f, "ended with its container, {end}"),
             Self::Stream(reason) => write!(f, "lost: {reason}"),
             Self::NotStarted(why) | Self::NoEngine(why) => write!(f, "not started again: {why}"),
@@ -134,6 +137,7 @@ impl Loss {
             Cause::HostMemory => {
                 failure.by(Fault::Infrastructure).shown_by(Evidence::new("cgroup.limit_hits", 0))
             }
+            Cause::Paused => by_pause(failure),
             _ => failure.by(Fault::Program),
         }
     }
@@ -213,6 +217,23 @@ mod tests {
         assert!(container.message.contains("its worker was ended with its container"), "{container:?}");
         assert_eq!((container.reason, container.fault()), (Reason::RunLost, Fault::Infrastructure));
         assert!(!container.is_retry_safe());
+    }
+
+    #[test]
+    fn a_pause_from_outside_is_of_the_infrastructure_for_calls_and_for_the_run() {
+        let (mut losses, now) = (Losses::default(), Instant::now());
+        let shown = |failure: &ToolFailure| {
+            let evidence = failure.origin.evidence.iter();
+            let evidence = evidence.map(|fact| format!("{}={}", fact.what, fact.value)).collect::<Vec<_>>();
+            (failure.reason, failure.fault(), failure.is_retry_safe(), evidence)
+        };
+        let told = losses.count(Cause::Paused, now).failure();
+        let facts = |losses: &str| vec![format!("worker.losses={losses}"), "engine.state=paused".to_owned()];
+        assert_eq!(shown(&told), (Reason::Cancelled, Fault::Infrastructure, false, facts("1")));
+        assert!(told.message.contains("paused from outside"), "{}", told.message);
+        let last = (0..MOST).map(|_| losses.count(Cause::Paused, now)).next_back().unwrap();
+        let fatal = last.fatal().unwrap();
+        assert_eq!(shown(&fatal), (Reason::RunLost, Fault::Infrastructure, false, facts("4")));
     }
 
     #[test]

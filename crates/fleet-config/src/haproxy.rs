@@ -15,12 +15,19 @@ const CREATES_EVERY: &str = "1s";
 
 /// Maximum number of connections of one address, so that none takes the places of all others.
 const ADDRESS_CONNECTIONS: u32 = CONNECTIONS / 4;
+/// Maximum number of its connections without a finished TLS handshake, which clients without a certificate can hold.
+const ADDRESS_HANDSHAKES: u32 = CONNECTIONS / 64;
+/// Address of a client, as it is counted: a network of 64 bits is one of IPv6.
+const ADDRESS: &str = "src,ipmask(32,64)";
+/// Name of the table that counts the connections of an address with a finished handshake.
+const PROVEN: &str = "proven";
 
 /// Returns the text.
 pub fn text(fleet: &Fleet, front: &Front) -> String {
     let mut lines = vec!["# Written by `coffer fleet haproxy`.".to_owned()];
     lines.extend(settings());
     lines.extend(frontend(fleet, front));
+    lines.extend(proven());
     let scale = scale(fleet);
     match &fleet.pool {
         Pool::Listed => {
@@ -101,7 +108,7 @@ defaults
     # A stream may be silent until a person has decided. TCP finds out if a peer is gone.
     timeout client 24d
     timeout server 24d
-    # Before 3.1 a handshake has the time of the client: the frontend bounds the connections of an address.
+    # Before 3.1 a handshake has the time of the client: the frontend bounds how many of an address are under way.
 .if version_atleast(3.1)
     timeout client-hs 10s
 .endif
@@ -146,9 +153,12 @@ fn frontend(fleet: &Fleet, front: &Front) -> Vec<String> {
             front.tls.file("cert.pem"),
             front.tls.file("ca.pem")
         ),
-        "    stick-table type ipv6 size 100k expire 1m store conn_cur".to_owned(),
-        "    tcp-request connection track-sc0 src".to_owned(),
+        TABLE.to_owned(),
+        format!("    tcp-request connection track-sc0 {ADDRESS}"),
         format!("    tcp-request connection reject if {{ sc0_conn_cur gt {ADDRESS_CONNECTIONS} }}"),
+        format!("    tcp-request connection set-var(sess.{PROVEN}) {ADDRESS},table_conn_cur({PROVEN})"),
+        format!("    tcp-request connection reject if {{ sc0_conn_cur,sub(sess.{PROVEN}) gt {ADDRESS_HANDSHAKES} }}"),
+        format!("    tcp-request session track-sc1 {ADDRESS} table {PROVEN}"),
         "    http-after-response set-header content-type application/grpc if !{ res.hdr(content-type) -m found }"
             .to_owned(),
         format!("    acl names_a_node {count} gt 0"),
@@ -166,6 +176,14 @@ fn frontend(fleet: &Fleet, front: &Front) -> Vec<String> {
     lines.push(format!("    use_backend create if {{ path -m str {CREATE_RUN} }}"));
     lines.push("    default_backend any".to_owned());
     lines
+}
+
+/// A table of connections by address.
+const TABLE: &str = "    stick-table type ipv6 size 100k expire 1m store conn_cur";
+
+/// Returns the section of the table of connections with a finished handshake. A section has one table.
+fn proven() -> [String; 3] {
+    [String::new(), format!("backend {PROVEN}"), TABLE.to_owned()]
 }
 
 /// Returns the action that answers with a status of gRPC.
@@ -267,8 +285,11 @@ mod tests {
         let expected = [
             "bind 0.0.0.0:7443 ssl crt '/etc/balancer/tls/cert.pem' ca-file '/etc/balancer/tls/ca.pem' verify required alpn h2",
             "stick-table type ipv6 size 100k expire 1m store conn_cur",
-            "tcp-request connection track-sc0 src",
+            "tcp-request connection track-sc0 src,ipmask(32,64)",
             "tcp-request connection reject if { sc0_conn_cur gt 1024 }",
+            "tcp-request connection set-var(sess.proven) src,ipmask(32,64),table_conn_cur(proven)",
+            "tcp-request connection reject if { sc0_conn_cur,sub(sess.proven) gt 64 }",
+            "tcp-request session track-sc1 src,ipmask(32,64) table proven",
             "http-after-response set-header content-type application/grpc if !{ res.hdr(content-type) -m found }",
             "acl names_a_node req.fhdr_cnt(cofferdam-node) gt 0",
             "acl known req.fhdr(cofferdam-node) -m str 1",
@@ -281,6 +302,7 @@ mod tests {
             "default_backend any",
         ];
         assert_eq!(section(&text, "frontend fleet"), expected);
+        assert_eq!(section(&text, "backend proven"), [expected[1]]);
     }
 
     #[test]

@@ -3,9 +3,8 @@
 //! These calls block for as long as the disk takes, bounded by a timeout. The answer of the jailed process is hostile: the process
 //! has read files of an agent. The answer is capped and must decode; its strings are for people, who see them escaped.
 
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use prost::Message;
@@ -13,11 +12,9 @@ use thiserror::Error;
 use wire::v1::{AcceptRunResponse, Base, CloneWorkspace, DiffRunResponse, KeptWorkspace};
 
 use crate::ancestry;
+use crate::answer::answered;
 use crate::args::{JailMount, Marks, Since, Task, TreeBounds};
-use crate::spawn::{Launcher, finish};
-
-/// Most bytes of an answer.
-const MOST: usize = 3 * 1024 * 1024;
+use crate::spawn::Launcher;
 
 /// A directory, and the changes that an overlay keeps of it.
 #[derive(Debug)]
@@ -258,38 +255,16 @@ impl Launcher {
         // The process alone has it, so that the other end sees when the process has ended.
         drop(further);
         let (channel, mut child) = started?;
-        // Read while the process writes: an answer may be larger than the socket's buffer.
-        let answer = read_all(&channel, deadline);
-        let left = deadline.saturating_duration_since(Instant::now());
-        match finish(&mut child, if answer.is_ok() { left } else { Duration::ZERO })? {
-            (Some(status), _) if status.success() => {
-                let answer = answer?;
+        let done = answered(&channel, &mut child, deadline)?;
+        match done.status {
+            Some(status) if status.success() => {
+                let answer = done.answer.map_err(|_| LayerError::Answer)?;
                 T::decode(answer.as_slice()).map_err(|_| LayerError::Answer)
             }
-            (Some(status), words) if status.code() == Some(4) => Err(LayerError::Refused(words)),
-            (Some(_), words) => Err(LayerError::Jail(words)),
-            (None, _) => Err(LayerError::TimedOut(timeout)),
-        }
-    }
-}
-
-/// Reads until the end. Returns an error if there is too much or it comes too late.
-pub(crate) fn read_all(mut channel: &UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
-    let mut answer = Vec::new();
-    let mut part = vec![0; 64 * 1024];
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        // A timeout of zero would mean to wait forever.
-        channel.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        match channel.read(&mut part) {
-            Ok(0) => return Ok(answer),
-            Ok(read) if answer.len() + read <= MOST => answer.extend_from_slice(&part[..read]),
-            Ok(_) => return Err(io::ErrorKind::FileTooLarge.into()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
+            Some(status) if status.code() == Some(4) => Err(LayerError::Refused(done.words)),
+            Some(_) => Err(LayerError::Jail(done.words)),
+            None if done.is_too_large() => Err(LayerError::Answer),
+            None => Err(LayerError::TimedOut(timeout)),
         }
     }
 }

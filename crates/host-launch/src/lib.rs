@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod ancestry;
+mod answer;
 pub mod args;
 pub mod dialing;
 mod egress;

@@ -10,8 +10,8 @@ use prost::Message as _;
 use thiserror::Error;
 use wire::v1::CloneWorkspace;
 
+use crate::answer::answered;
 use crate::args::{JailMount, Task, TreeBounds};
-use crate::layer::read_all;
 use crate::spawn::{Launcher, finish};
 
 /// Time between the process's own bound and that of the daemon, whichever ends first.
@@ -92,11 +92,12 @@ impl Launcher {
         let mounts = [(JailMount::Source, clone.mirror), (JailMount::Workspace, clone.workspace)];
         let deadline = Instant::now() + timeout;
         let (channel, mut child) = self.start_with(&mounts, None, clone.owner, task)?;
-        let answer = read_all(&channel, deadline);
-        let left = deadline.saturating_duration_since(Instant::now());
-        let (status, words) = finish(&mut child, if answer.is_ok() { left } else { Duration::ZERO })?;
-        outcome(status.map(|status| status.code()), words, timeout)?;
-        let id = answer.ok().and_then(|answer| CloneWorkspace::decode(answer.as_slice()).ok());
+        let done = answered(&channel, &mut child, deadline)?;
+        if done.is_too_large() {
+            return Err(MirrorError::Broken("it answered more than an id".to_owned()));
+        }
+        outcome(done.status.map(|status| status.code()), done.words, timeout)?;
+        let id = done.answer.ok().and_then(|answer| CloneWorkspace::decode(answer.as_slice()).ok());
         let id = id.map(|found| found.revision).filter(|id| is_id(id));
         id.ok_or_else(|| MirrorError::Broken("it answered without the id of a commit".to_owned()))
     }

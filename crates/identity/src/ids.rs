@@ -111,7 +111,7 @@ impl RunId {
 
     /// Checks that a client may choose this id for a new run: its time is within a day of now.
     ///
-    /// Ids of deleted runs are not kept. Without this check the log could have several runs under one id.
+    /// Ids of deleted runs are kept for as long as this check lets them pass. So the log has one run under each id.
     pub fn check_is_of_now(self) -> Result<(), Refusal> {
         if self.is_within_a_day_of(SystemTime::now()) {
             return Ok(());
@@ -121,11 +121,19 @@ impl RunId {
         Err(Refusal::invalid("run_id", problem))
     }
 
+    /// Returns the last moment at which [`Self::check_is_of_now`] lets the id pass, in milliseconds since 1970.
+    pub fn chosen_until(self) -> u64 {
+        u64::try_from(self.made() + DAY.as_millis()).unwrap_or(u64::MAX)
+    }
+
     fn is_within_a_day_of(self, now: SystemTime) -> bool {
-        // The first 48 bits are the milliseconds since 1970 (RFC 9562, 5.7).
-        let made = self.0.as_u128() >> 80;
         let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
-        made.abs_diff(now) <= DAY.as_millis()
+        self.made().abs_diff(now) <= DAY.as_millis()
+    }
+
+    /// Returns the time of the id: its first 48 bits are the milliseconds since 1970 (RFC 9562, 5.7).
+    fn made(self) -> u128 {
+        self.0.as_u128() >> 80
     }
 }
 
@@ -164,6 +172,7 @@ mod tests {
         for now in [made, made + DAY, made - DAY] {
             assert!(id.is_within_a_day_of(now));
         }
+        assert_eq!(u128::from(id.chosen_until()), 0x0198_a1b2_0000 + DAY.as_millis());
         for now in [made + DAY + moment, made - DAY - moment, SystemTime::UNIX_EPOCH] {
             assert!(!id.is_within_a_day_of(now));
         }

@@ -26,6 +26,9 @@ const READ: usize = 16 * 1024;
 /// Time that a client has to begin to speak. A silent client occupies a slot that another one could use.
 const GREETING: Duration = Duration::from_secs(10);
 
+/// Time for a check of health on a connection in a spare slot, with its greeting.
+const CHECK: Duration = Duration::from_secs(2);
+
 pub(super) type Stream = Either<UnixStream, Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 
 /// A connection that carries HTTP/2.
@@ -75,7 +78,8 @@ enum Input {
 
 impl Connection {
     pub(super) fn new(stream: Stream, peer: Peer, hold: Hold) -> Self {
-        Self::with_patience(stream, peer, hold, GREETING)
+        let patience = if peer.is_spare() { CHECK } else { GREETING };
+        Self::with_patience(stream, peer, hold, patience)
     }
 
     fn with_patience(stream: Stream, peer: Peer, hold: Hold, patience: Duration) -> Self {
@@ -103,11 +107,11 @@ impl Connection {
     /// Returns true if the client may be silent from now on.
     ///
     /// Over TCP the connection has to belong to a principal: the subject of a certificate that has a connection to
-    /// spare, or the holder of a token that was valid.
+    /// spare, or the holder of a token that was valid. One in a spare slot may not.
     fn may_rest(&self) -> bool {
         let is_known = match &self.peer {
             Peer::Local { .. } => true,
-            Peer::Remote(remote) => remote.is_somebodys(),
+            Peer::Remote(remote) => remote.is_somebodys() && !remote.is_spare,
         };
         let greeted = match &self.input {
             Input::Filtered(filter) => filter.is_greeted(),
@@ -239,7 +243,7 @@ mod tests {
 
     use super::super::revoked::Shown;
     use super::super::{Peer, Remote, Subject};
-    use super::{Connection, Hold};
+    use super::{CHECK, Connection, Hold};
 
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -267,7 +271,7 @@ mod tests {
     }
 
     fn addresses(connections: usize) -> Addresses {
-        Addresses::new(ConnectionLimits { connections, per_address: 64, per_second: 64 })
+        Addresses::new(ConnectionLimits { connections, per_address: 64, per_second: 64, spare: 0 })
     }
 
     fn hold() -> Hold {
@@ -299,6 +303,17 @@ mod tests {
             assert_eq!(after_patience(peer.clone(), &PREFACE[..20]).await, Err(ErrorKind::TimedOut));
             assert_eq!(after_patience(peer, PREFACE).await, Ok(9));
         }
+    }
+
+    #[tokio::test]
+    async fn a_connection_in_a_spare_slot_ends_soon_whoever_its_client_is() {
+        let known = Remote::new([127, 0, 0, 1].into(), Some(certificate()), true, None, shares(1));
+        let spare = Peer::Remote(Arc::new(Remote { is_spare: true, ..known }));
+        assert_eq!(after_patience(spare.clone(), PREFACE).await, Err(ErrorKind::TimedOut));
+        let (_client, server) = UnixStream::pair().unwrap();
+        let connection = Connection::new(Either::Left(server), spare, hold());
+        let left = connection.unproven.unwrap().patience.deadline() - tokio::time::Instant::now();
+        assert!(left <= CHECK, "{left:?}");
     }
 
     #[tokio::test]

@@ -65,6 +65,11 @@ impl Peer {
             Self::Remote(remote) => Some(remote.address),
         }
     }
+
+    /// Returns true for a client over TCP whose connection is in a spare slot.
+    fn is_spare(&self) -> bool {
+        matches!(self, Self::Remote(remote) if remote.is_spare)
+    }
 }
 
 /// A client over TCP.
@@ -77,6 +82,8 @@ pub struct Remote {
     pub certificate: Option<Subject>,
     pub takes_tokens: bool,
     certificates: Option<Arc<Certificates>>,
+    /// True if the connection is beyond the limits of its address or of the listener. It opens the check of health alone, and ends soon.
+    is_spare: bool,
     /// Owner of the connection: the subject of its certificate, later the last credential with which a request was
     /// admitted.
     share: CurrentShare,
@@ -91,7 +98,7 @@ impl Remote {
         connections: Shares,
     ) -> Self {
         let share = CurrentShare::none_of(connections);
-        let remote = Self { address, certificate, takes_tokens, certificates, share };
+        let remote = Self { address, certificate, takes_tokens, certificates, is_spare: false, share };
         if let Some(shown) = &remote.certificate {
             // If the subject has too many connections, a request on this one is refused for that reason.
             let owner = Owner::Principal(Principal::name_of_certificate(&shown.name));

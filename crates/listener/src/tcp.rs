@@ -29,6 +29,9 @@ const NAME: &str = "api-tcp";
 /// Target that the record of a bad certificate names.
 const TARGET: &str = "TLS";
 
+/// Connections of an address beyond its limits, for checks of health by the holder of a certificate.
+const SPARE: u32 = 8;
+
 /// Time for handshakes that are under way when the listener stops. Usual ones take milliseconds.
 const FINISH: Duration = Duration::from_secs(1);
 
@@ -113,6 +116,7 @@ impl Tcp {
             connections: settings.connections,
             per_address: settings.connections_per_address,
             per_second: settings.connections_per_second,
+            spare: if certificates.is_some() { SPARE } else { 0 },
         };
         let (takes_tokens, timeout) = (settings.takes_tokens, settings.handshake_timeout);
         let connections = Shares::new(ShareLimits {
@@ -200,9 +204,14 @@ impl Door {
             Err(_) => return None,
         };
         let certificate = self.certificate(certificates, address, &stream)?;
+        let is_spare = slot.is_spare();
+        if is_spare && certificate.is_none() {
+            return None;
+        }
         let certificates = Some(certificates.clone());
-        let remote =
-            Remote::new(address, certificate, self.takes_tokens, certificates, self.connections.clone());
+        let connections = self.connections.clone();
+        let remote = Remote::new(address, certificate, self.takes_tokens, certificates, connections);
+        let remote = Remote { is_spare, ..remote };
         let stream = Either::Right(Either::Right(Box::new(stream)));
         Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), Hold::Remote(slot)))
     }

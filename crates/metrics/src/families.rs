@@ -169,7 +169,7 @@ impl Metrics {
         );
         registry.register(
             "refused_runs",
-            "Runs that bounds of tenants have refused",
+            "Runs that bounds of tenants, or the node, have refused",
             self.refused_runs.clone(),
         );
         registry.register("worker_events", "Starts and losses of workers of the lanes", self.workers.clone());

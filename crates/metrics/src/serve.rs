@@ -129,6 +129,7 @@ pub async fn serve(listener: TcpListener, access: Access, pages: impl Pages, sto
         connections: CONNECTIONS,
         per_address: CONNECTIONS_PER_ADDRESS,
         per_second: u32::MAX,
+        spare: 0,
     });
     loop {
         let Some(accepted) = stop.run_until_cancelled(listener.accept()).await else { return };

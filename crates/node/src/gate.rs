@@ -14,10 +14,12 @@ use tokio::sync::watch;
 use crate::bounds::{Bounds, Full, Host};
 use crate::drain::{Drain, DrainFile};
 use crate::settings::Settings;
-use crate::throttle::Throttle;
+use crate::throttle::{Throttle, Wait};
 
 /// Time after which a client may try again whose run did not fit. No run says when it ends.
 const AGAIN: Duration = Duration::from_secs(5);
+/// Key of the throttle.
+const LIMIT_OF_CREATES: &str = "node.creates_per_minute";
 
 /// The drain in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -92,6 +94,19 @@ impl Gate {
         let refusal = full.describe(self.refusal(Reason::Overloaded, full.told()));
         if full.never_fits() { refusal } else { refusal.retry_after(AGAIN) }
     }
+
+    fn throttled(&self, most: u32, wait: &Wait) -> Refusal {
+        let others =
+            if wait.left_to_others > 0 { ", and the next ones are for others, which had fewer" } else { "" };
+        let message = format!(
+            "{} makes at most {most} runs a minute for all principals (node.creates_per_minute){others}: try again in {} s, or create \
+             the run on another node",
+            self.name(),
+            wait.time.as_millis().div_ceil(1_000)
+        );
+        let refusal = self.refusal(Reason::Overloaded, message);
+        refusal.with("limit", LIMIT_OF_CREATES).with("max", most.to_string()).retry_after(wait.time)
+    }
 }
 
 impl runs::Gate for Gate {
@@ -109,23 +124,13 @@ impl runs::Gate for Gate {
         self.bounds.are_enforced
     }
 
-    fn admit(&self, wanted: Amounts, used: Amounts) -> Result<(), Refusal> {
+    fn admit(&self, tenant: &str, wanted: Amounts, used: Amounts) -> Result<(), Refusal> {
         self.check_open()?;
         if self.bounds.are_enforced {
             self.bounds.check(wanted, used).map_err(|full| self.full(&full))?;
         }
         let Some(throttle) = &self.throttle else { return Ok(()) };
-        throttle.take(Instant::now()).map_err(|wait| {
-            let most = throttle.per_minute();
-            let message = format!(
-                "{} makes at most {most} runs a minute for all principals (node.creates_per_minute): try again in {} s, or create the run \
-                 on another node",
-                self.name(),
-                wait.as_millis().div_ceil(1_000)
-            );
-            let refusal = self.refusal(Reason::Overloaded, message);
-            refusal.with("limit", "node.creates_per_minute").with("max", most.to_string()).retry_after(wait)
-        })
+        throttle.take(tenant, Instant::now()).map_err(|wait| self.throttled(throttle.per_minute(), &wait))
     }
 }
 
@@ -161,9 +166,9 @@ mod tests {
     fn a_drained_node_refuses_and_names_its_reason_and_the_way_on() {
         let id = NodeId::try_from(7).ok();
         let (_directory, gate) = gate(Settings { id, ..Settings::default() });
-        assert_eq!(gate.admit(RUN, Amounts::default()), Ok(()));
+        assert_eq!(gate.admit("a", RUN, Amounts::default()), Ok(()));
         gate.put(Some(drain()));
-        for refused in [gate.check_open(), gate.admit(RUN, Amounts::default())] {
+        for refused in [gate.check_open(), gate.admit("a", RUN, Amounts::default())] {
             let refused = refused.unwrap_err();
             assert_eq!((refused.reason, fact(&refused, "node")), (Reason::NodeDrained, Some("7".into())));
             let said = &refused.message;
@@ -179,21 +184,21 @@ mod tests {
     fn without_a_capacity_only_the_number_of_runs_is_bounded_elsewhere() {
         let (_directory, gate) = gate(Settings::default());
         let all = Amounts { runs: 1 << 40, memory_mib: 1 << 40, cpu_millis: 1 << 40, disk_mib: 1 << 40 };
-        assert!(!gate.counts() && gate.admit(RUN, all).is_ok() && gate.creates_per_minute() == 0);
+        assert!(!gate.counts() && gate.admit("a", RUN, all).is_ok() && gate.creates_per_minute() == 0);
     }
 
     #[test]
     fn a_full_node_says_when_to_come_back_unless_the_run_never_fits() {
         let capacity = Some(CapacitySettings { disk_mib: Some(100), ..Default::default() });
         let (_directory, gate) = gate(Settings { capacity, ..Settings::default() });
-        let refused = gate.admit(RUN, RUN).unwrap_err();
+        let refused = gate.admit("a", RUN, RUN).unwrap_err();
         assert_eq!(refused.reason, Reason::Overloaded);
         let facts =
             ["limit", "used", "wanted", "max", "over", "retry_after_ms"].map(|name| fact(&refused, name));
         let expected = ["node.capacity.disk_mib", "64", "64", "100", "28", "5000"];
         assert_eq!(facts, expected.map(|value| Some(value.to_owned())));
         let large = Amounts { disk_mib: 101, ..RUN };
-        let refused = gate.admit(large, Amounts::default()).unwrap_err();
+        let refused = gate.admit("a", large, Amounts::default()).unwrap_err();
         assert_eq!((refused.reason, fact(&refused, "retry_after_ms")), (Reason::Overloaded, None));
     }
 
@@ -203,12 +208,20 @@ mod tests {
         let (_directory, gate) =
             gate(Settings { capacity, creates_per_minute: Some(2), ..Settings::default() });
         for _ in 0..5 {
-            assert!(gate.admit(RUN, RUN).is_err());
+            assert!(gate.admit("a", RUN, RUN).is_err());
         }
-        assert!(gate.admit(RUN, Amounts::default()).is_ok() && gate.admit(RUN, Amounts::default()).is_ok());
-        let refused = gate.admit(RUN, Amounts::default()).unwrap_err();
+        assert!(
+            gate.admit("a", RUN, Amounts::default()).is_ok()
+                && gate.admit("a", RUN, Amounts::default()).is_ok()
+        );
+        let refused = gate.admit("a", RUN, Amounts::default()).unwrap_err();
         assert_eq!(fact(&refused, "limit"), Some("node.creates_per_minute".into()));
-        let wait: u64 = fact(&refused, "retry_after_ms").unwrap().parse().unwrap();
-        assert!((20_000..=30_000).contains(&wait), "{wait}");
+        let wait = |refused: &Refusal| fact(refused, "retry_after_ms").unwrap().parse::<u64>().unwrap();
+        assert!((20_000..=30_000).contains(&wait(&refused)), "{refused:?}");
+        // The next one is for a tenant that had none, and the first waits for the one after that.
+        assert!(gate.admit("b", RUN, Amounts::default()).is_err());
+        let refused = gate.admit("a", RUN, Amounts::default()).unwrap_err();
+        assert!((50_000..=60_000).contains(&wait(&refused)), "{refused:?}");
+        assert!(refused.message.contains("the next ones are for others"), "{}", refused.message);
     }
 }

@@ -27,7 +27,9 @@ use jail::Mount;
 use operations::{Evidence, Fault, Reason, ToolFailure};
 use policy::{Policy, Profile};
 use refusal::chain;
+use rustix::time::{ClockId, clock_gettime};
 use store::Store;
+use timestamp::Timestamp;
 use tokio::task::block_in_place;
 
 use crate::boundary;
@@ -65,6 +67,12 @@ pub(crate) type Mismatch = String;
 /// Returns the failure of a run that the next daemon cannot take over.
 pub(crate) fn lost(why: Mismatch) -> ToolFailure {
     ToolFailure::new(Reason::RunLost, why).shown_by(Evidence::new("daemon.event", "restart"))
+}
+
+/// Returns true if the host has been up since this moment. If its clock was set meanwhile, the answer may be wrong.
+fn is_of_this_boot(moment: Timestamp) -> bool {
+    let up = clock_gettime(ClockId::Boottime).tv_sec;
+    u64::try_from(up).is_ok_and(|up| moment.elapsed() < Duration::from_secs(up))
 }
 
 /// Checks a run that was made under an earlier policy against the policy of today.
@@ -241,10 +249,13 @@ impl Launcher {
             let is_own = why.starts_with(NO_WORKER) || why.ends_with(NOT_ENDED);
             return Box::new(if is_own { lost(why).by(Fault::Program) } else { lost(why) });
         }
-        let end = ContainerEnd::find(&self.engine, &container, wanted.hardening.boundary, 0).await;
+        let boundary = wanted.hardening.boundary;
+        let end = ContainerEnd::find(&self.engine, &container, boundary, None, 0).await;
         let failure = end.failure(why).shown_by(Evidence::new("daemon.event", "restart"));
-        // A host that restarts ends containers with several exit codes.
-        let is_own = failure.reason == Reason::MemoryLimit;
+        // A host that restarts ends containers with several exit codes. While it was up, a program may have crashed gVisor, as it may
+        // while a daemon watches.
+        let may_crash = boundary == Boundary::OwnKernel && is_of_this_boot(record.created_at);
+        let is_own = failure.reason == Reason::MemoryLimit || may_crash;
         Box::new(if is_own { failure } else { failure.by(Fault::Infrastructure) })
     }
 
@@ -512,5 +523,17 @@ async fn end_leftovers(
     match ended.left {
         0 => Ok(ended),
         left => Err(format!("{left} processes that were left running in it {NOT_ENDED}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_of_this_boot_is_told_from_one_before_it() {
+        assert!(is_of_this_boot(Timestamp::now()));
+        let long_ago: Timestamp = "2001-01-01T00:00:00.000000000Z".parse().unwrap();
+        assert!(!is_of_this_boot(long_ago));
     }
 }

@@ -35,7 +35,10 @@ impl Runs {
     pub async fn diff(&self, id: RunId, most: u32) -> Result<DiffRunResponse, Refusal> {
         let record = self.get(id)?;
         let layer = pending(&record)?;
-        let _turn = self.looks.acquire().await;
+        let turn = self.looks.wait(&self.launcher.tenant_of(&record)).await;
+        let _turn = turn.ok_or_else(|| {
+            Refusal::new(Reason::Overloaded, "too many changes are being looked at; try again later")
+        })?;
         let spec = block_in_place(|| self.layer_spec(&record, layer, self.beneath(&record, layer)?))?;
         layer::diff(spec, most).await
     }

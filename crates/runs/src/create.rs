@@ -14,6 +14,7 @@ use jail::RootMode;
 use operations::{Evidence, Fault, Reason};
 use policy::{ContainerPaths, Profile};
 use refusal::{Refusal, chain};
+use store::StoreError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::launch::beside::starting;
@@ -29,6 +30,8 @@ use crate::{placeholders, task, variables};
 
 /// Time for the measure of runs that have just ended, before a run is refused because of the space that they may take.
 const MEASURED: Duration = Duration::from_secs(2);
+/// Refusal of an id that a client chose.
+const ID_IS_USED: &str = "run_id: an earlier run had this id, or a container has it: choose a new one";
 
 impl Runs {
     /// Makes a run and waits until it is READY. The launch continues if the caller goes away.
@@ -87,9 +90,9 @@ impl Runs {
             // The turn prevents a deletion of the workspace between the check and the admission.
             let _settling = self.settle(workspace).await;
             self.check_kept(workspace, principal)?;
-            self.admit_measured(id, &run, principal).await?;
+            self.admit_on_record(id, &run, principal).await?;
         } else {
-            self.admit_measured(id, &run, principal).await?;
+            self.admit_on_record(id, &run, principal).await?;
         }
         self.audit.redactor().learn(&id.to_string(), hidden.iter().map(String::as_str));
         drop(hidden);
@@ -127,15 +130,13 @@ impl Runs {
             let request = request.as_ref().map(|(id, digest)| (id.as_str(), digest.as_slice()));
             stored::insert_with(store, &inserted, request, &secrets, workspace.as_ref())
         });
-        stored.await.map_err(|error| {
-            if error.is_conflict() {
-                Refusal::new(
-                    Reason::AlreadyExists,
-                    "request_id: a run with this id is being created now; try again",
-                )
-            } else {
-                Refusal::internal("keeping the run", &chain(&error))
-            }
+        stored.await.map_err(|error| match error {
+            StoreError::Retired => Refusal::new(Reason::AlreadyExists, ID_IS_USED),
+            error if error.is_conflict() => Refusal::new(
+                Reason::AlreadyExists,
+                "request_id: a run with this id is being created now; try again",
+            ),
+            error => Refusal::internal("keeping the run", &chain(&error)),
         })?;
         if let Some(kept) = kept {
             self.kept().insert(kept.id, kept);
@@ -154,17 +155,29 @@ impl Runs {
         self.audit.redactor().forget(&id.to_string());
     }
 
+    /// Admits a run, or records that it was refused.
+    async fn admit_on_record(&self, id: RunId, run: &Arc<Run>, principal: &Principal) -> Result<(), Refusal> {
+        let admitted = self.admit_measured(id, run, principal).await;
+        if let Err(refusal) = &admitted {
+            self.record_refused(refusal, principal, &run.spec().agent_id).await;
+        }
+        admitted
+    }
+
     /// Admits a run. If its tenant lacks disk space, runs that have just ended are measured before it is refused.
     async fn admit_measured(&self, id: RunId, run: &Arc<Run>, principal: &Principal) -> Result<(), Refusal> {
         let refusal = match self.admit(id, run, principal) {
             Err(refusal) if is_of_disk(&refusal) => refusal,
             admitted => return admitted,
         };
-        let left = &self.launcher.projects.left;
-        if left.unmeasured().is_none() {
+        let (left, tenant) =
+            (&self.launcher.projects.left, self.launcher.tenancy().tenant_of(&principal.name));
+        let mut unmeasured = left.unmeasured();
+        unmeasured.retain(|id| self.tenant_left(*id).is_some_and(|of| of == tenant));
+        if unmeasured.is_empty() {
             return Err(refusal);
         }
-        let _ = tokio::time::timeout(MEASURED, left.are_measured()).await;
+        let _ = tokio::time::timeout(MEASURED, left.are_measured(&unmeasured)).await;
         self.admit(id, run, principal)
     }
 
@@ -184,20 +197,22 @@ impl Runs {
         let is_taken = self.has_kept(id);
         let mut living = self.living();
         let containers = |run: &Run| 1 + run.record.borrow().companions.len();
-        if living.values().map(|run| containers(run)).sum::<usize>() + containers(run) > self.limit {
+        let (used, wanted) = (living.values().map(|run| containers(run)).sum::<usize>(), containers(run));
+        if used + wanted > self.limit {
             let message = format!(
                 "{} runs and companions may live, which is the daemon's limit, and this run is one too many: stop one first",
                 self.limit
             );
             let refused = Refusal::new(Reason::Overloaded, message).by(Fault::Infrastructure);
+            let refused = refused.with("limit", "limits.runs").with("used", used.to_string());
+            let refused = refused.with("wanted", wanted.to_string()).with("max", self.limit.to_string());
             return Err(refused.shown_by(Evidence::new("limit.runs", self.limit)));
         }
         if living.contains_key(&id) || self.ended().contains_key(&id) {
             return Err(Refusal::new(Reason::AlreadyExists, "run_id: a run with this id already exists"));
         }
         if is_taken || living.values().any(|run| has_made_as(run, id)) {
-            let message = "run_id: an earlier run had this id, or a container has it: choose a new one";
-            return Err(Refusal::new(Reason::AlreadyExists, message));
+            return Err(Refusal::new(Reason::AlreadyExists, ID_IS_USED));
         }
         if let Workspace::Kept { workspace } = run.spec().workspace
             && let Some(user) = user_among(&living, workspace)
@@ -213,14 +228,24 @@ impl Runs {
             self.begin_on(base, principal)?;
         }
         // Last: a request that is refused for another reason takes no turn.
-        self.gate.admit(amounts(&run.record.borrow()), used)?;
+        let tenant = self.launcher.tenancy().tenant_of(&run.spec().principal);
+        self.gate.admit(&tenant, amounts(&run.record.borrow()), used)?;
         living.insert(id, run.clone());
         Ok(())
     }
 
-    /// Refuses new runs if the node makes none, before anything is prepared for them.
-    pub fn check_open(&self) -> Result<(), Refusal> {
-        self.gate.check_open()
+    /// Refuses new runs of a principal if the node makes none, before anything is prepared for them. The refusal is on record.
+    pub async fn check_open(&self, principal: &Principal) -> Result<(), Refusal> {
+        let open = self.gate.check_open();
+        if let Err(refusal) = &open {
+            self.record_refused(refusal, principal, "").await;
+        }
+        open
+    }
+
+    async fn record_refused(&self, refusal: &Refusal, principal: &Principal, agent: &str) {
+        let by = (&*self.audit, &**self.launcher.tenancy());
+        self.refused.record(by, refusal, &principal.name, agent).await;
     }
 
     /// Refuses a run on a `bind` workspace under a profile whose deny list is off.

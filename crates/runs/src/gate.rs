@@ -11,8 +11,8 @@ pub trait Gate: Send + Sync {
     /// Returns true if the use of all runs matters.
     fn counts(&self) -> bool;
 
-    /// Admits a run with limits `wanted` beside runs with limits `used`, which is nothing if it does not matter.
+    /// Admits a run of a tenant with limits `wanted` beside runs with limits `used`, which is nothing if it does not matter.
     ///
     /// The caller holds the lock of the runs until the new run is among them.
-    fn admit(&self, wanted: Amounts, used: Amounts) -> Result<(), Refusal>;
+    fn admit(&self, tenant: &str, wanted: Amounts, used: Amounts) -> Result<(), Refusal>;
 }

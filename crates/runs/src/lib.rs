@@ -26,6 +26,7 @@ mod phases;
 mod placeholders;
 mod reattach;
 mod recover;
+mod refused;
 mod registry;
 mod request;
 mod restored;

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::record::{Failed, Kept, Record, Spec, State, Workspace};
+use admission::FairTurns;
 use audit_service::AuditLog;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
 use operations::Reason;
@@ -13,7 +14,7 @@ use policy::InForce;
 use refusal::{Refusal, chain};
 use store::Store;
 use store::spool::Spool;
-use tokio::sync::{Notify, Semaphore, broadcast, oneshot};
+use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +23,7 @@ use crate::checkpoints::Checkpoints;
 use crate::gate::Gate;
 use crate::held::{is_over, takes_no_calls};
 use crate::launch::Launcher;
+use crate::refused::Refused;
 use crate::run::{Command, Run};
 use crate::shown_token::ShownToken;
 use crate::stored;
@@ -60,8 +62,8 @@ pub struct Runs {
     pub launcher: Arc<Launcher>,
     pub tasks: TaskTracker,
     spool: Arc<Spool>,
-    /// Limits looks at changes and workspaces. Each needs a process and reads many files.
-    pub(crate) looks: Semaphore,
+    /// Turns of tenants to have changes and workspaces looked at. Each look needs a process and reads many files.
+    pub(crate) looks: FairTurns,
     pub(crate) kept: Mutex<BTreeMap<RunId, Kept>>,
     pub(crate) bases: OnceLock<Arc<dyn Bases>>,
     pub(crate) checkpoints: OnceLock<Arc<dyn Checkpoints>>,
@@ -75,6 +77,7 @@ pub struct Runs {
     changes: broadcast::Sender<Arc<Record>>,
     pub(crate) limit: usize,
     pub(crate) gate: Arc<dyn Gate>,
+    pub(crate) refused: Refused,
     /// Notified when the data of a run was removed.
     pub(crate) gone: Notify,
     /// Longest `ttl` of a run. A run that asks for none gets this one.
@@ -136,7 +139,7 @@ impl Runs {
         }
         let runs = Self {
             store,
-            looks: Semaphore::new(LOOKS),
+            looks: FairTurns::new(LOOKS),
             kept: Mutex::new(kept),
             bases: OnceLock::new(),
             checkpoints: OnceLock::new(),
@@ -152,6 +155,7 @@ impl Runs {
             changes: broadcast::Sender::new(CHANGES),
             limit: bounds.living,
             gate,
+            refused: Refused::default(),
             gone: Notify::new(),
             max_ttl: bounds.max_ttl,
         };
@@ -365,7 +369,7 @@ impl Runs {
         remove_tree(directories.private(&run)).await;
         remove_tree(directories.egress(&run)).await;
         self.spool.remove_run(id).await;
-        let deleted = self.store.with(move |store| store.delete_run(id)).await;
+        let deleted = self.store.with(move |store| store.retire_run(id)).await;
         deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;
         // This order ensures that the token is always in at least one of the two tables.
         self.deleted_tokens.keep(record.token().cloned());

@@ -43,7 +43,7 @@ impl Runs {
         found.truncate(size);
         if measure {
             for (id, workspace) in &mut found {
-                workspace.size_bytes = self.measure(*id, &workspace.kind).await;
+                workspace.size_bytes = self.measure(*id, workspace).await;
             }
         }
         (found.into_iter().map(|(_, workspace)| workspace).collect(), more)
@@ -143,10 +143,10 @@ impl Runs {
     }
 
     /// Returns the size of a workspace, or `None` if it cannot be measured.
-    async fn measure(&self, id: RunId, kind: &str) -> Option<u64> {
-        let _turn = self.looks.acquire().await;
+    async fn measure(&self, id: RunId, shown: &v1::KeptWorkspace) -> Option<u64> {
+        let _turn = self.looks.wait(&self.launcher.tenancy().tenant_of(&shown.principal)).await?;
         let directories = &self.launcher.directories;
-        let path = match kind {
+        let path = match shown.kind.as_str() {
             "overlay" | "base" | "checkpoint" => directories.layer(&id.to_string()).join("upper"),
             _ => directories.workspace(&id.to_string()),
         };

@@ -27,6 +27,13 @@ impl Runs {
         with_living(left, &self.living())
     }
 
+    /// Returns the tenant of a run that has ended, or of its workspace if the run is deleted. `None`: nothing of it is left.
+    pub fn tenant_left(&self, id: RunId) -> Option<String> {
+        let ended = self.ended().get(&id).map(|record| record.spec.principal.clone());
+        let principal = ended.or_else(|| Some(self.kept().get(&id)?.principal.clone()))?;
+        Some(self.launcher.tenancy().tenant_of(&principal))
+    }
+
     /// Returns the disk space of runs that have ended, and of workspaces whose runs are deleted.
     ///
     /// It also has the quotas of living runs, for the case that they end before the caller counts the living ones. Not to be called under a

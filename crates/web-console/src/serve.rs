@@ -50,6 +50,7 @@ pub async fn serve(listener: TcpListener, access: Access, doors: Arc<Doors>, sto
         connections: CONNECTIONS,
         per_address: CONNECTIONS_PER_ADDRESS,
         per_second: if access.has_tls() { NEW_WITH_TLS } else { u32::MAX },
+        spare: 0,
     });
     let state = State(Arc::new(Parts { access, doors, stop: stop.clone() }));
     let router = routes()

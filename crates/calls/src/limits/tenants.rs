@@ -1,71 +1,15 @@
-//! Serves `GetTenants`, and records the runs that bounds of tenants refuse.
-
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+//! Serves `GetTenants`.
 
 use ::tenants::{Resource, TenantUse};
-use admission::Occurrences;
-use audit::{Event, Kind, Outcome, Status};
 use identity::{Principal, Role};
 use operations::Reason;
-use parking_lot::Mutex;
 use refusal::Refusal;
 use runs::Runs;
-use serde_json::json;
 use wire::v1;
 use wire::v1::resource_use::Resource as Wire;
 
-use super::Limits;
-
 /// Most tenants of an answer.
 const MOST: usize = 1_000;
-/// Time after which a tenant without a refusal is forgotten, and number of tenants at which that is looked at.
-const FORGET: (Duration, usize) = (Duration::from_secs(60), 1_024);
-
-/// Refusals that are not on record yet, by tenant.
-#[derive(Debug, Default)]
-pub(super) struct Refused(Mutex<BTreeMap<String, (Instant, Occurrences)>>);
-
-impl Refused {
-    /// Counts a refusal. Returns the number since the last record of this tenant, if it is time for another one.
-    fn add(&self, tenant: &str, now: Instant) -> Option<u64> {
-        let mut all = self.0.lock();
-        if all.len() >= FORGET.1 && !all.contains_key(tenant) {
-            all.retain(|_, (last, _)| now.duration_since(*last) < FORGET.0);
-        }
-        let (last, occurrences) =
-            all.entry(tenant.to_owned()).or_insert_with(|| (now, Occurrences::default()));
-        *last = now;
-        occurrences.add(now)
-    }
-}
-
-impl Limits {
-    /// Records that a run was refused because of a bound of its tenant: at once, and then once a minute with a count.
-    ///
-    /// Does nothing for a refusal of another reason.
-    pub async fn run_refused(&self, refusal: &Refusal, principal: &Principal, agent: &str) {
-        if refusal.reason != Reason::TenantLimit {
-            return;
-        }
-        let facts: BTreeMap<&str, &str> =
-            refusal.metadata.iter().map(|(name, value)| (&**name, value.as_str())).collect();
-        let tenant = facts.get("tenant").copied().unwrap_or_default();
-        let Some(count) = self.refused.add(tenant, Instant::now()) else { return };
-        let mut details = json!({ "count": count });
-        for name in ["tenant", "limit"] {
-            details[name] = facts.get(name).copied().unwrap_or_default().into();
-        }
-        for name in ["used", "wanted", "max"] {
-            details[name] = facts.get(name).and_then(|fact| fact.parse::<u64>().ok()).into();
-        }
-        let outcome = Outcome::new(Status::Denied).reason(refusal.reason.as_str()).message(&*refusal.message);
-        let event = Event::new(Kind::RunRefused).principal(&principal.name).agent(agent).outcome(outcome);
-        if self.audit.enqueue(event.details(details)).await.is_err() {
-            tracing::error!(tenant, "a run that was refused is not in the audit log");
-        }
-    }
-}
 
 /// Returns the use of the tenants that `principal` may see.
 pub fn show_tenants(
@@ -119,23 +63,6 @@ mod tests {
     use identity::Roles;
 
     use super::*;
-
-    #[test]
-    fn a_flood_of_refusals_is_one_record_a_minute_with_all_of_them() {
-        let (refused, now) = (Refused::default(), Instant::now());
-        let at = |seconds| now + Duration::from_secs(seconds);
-        assert_eq!(refused.add("a", at(0)), Some(1));
-        for _ in 0..200 {
-            assert_eq!(refused.add("a", at(1)), None);
-        }
-        assert_eq!(refused.add("b", at(1)), Some(1), "another tenant");
-        assert_eq!(refused.add("a", at(60)), Some(201));
-        for number in 0..3 * FORGET.1 {
-            let later = at(200 + 60 * number as u64);
-            refused.add(&format!("p{number}"), later);
-        }
-        assert!(refused.0.lock().len() <= FORGET.1);
-    }
 
     #[test]
     fn operators_and_auditors_see_all_tenants_and_others_their_own() {

@@ -185,7 +185,6 @@ fn run_service(parts: &Parts, alerts: &Arc<Alerts>) -> rpc::run::Service {
         gateway: control.gateway.clone(),
         alerts: alerts.clone(),
         quotas: control.quotas.clone(),
-        limits: control.limits.clone(),
         tasks: life.tasks.clone(),
         stop: life.stop.clone(),
         log_readers: rpc::companion_log::Readers::default(),

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use anomaly::Alerts;
 use audit_service::AuditLog;
 use calls::CallTable;
-use calls::limits::Limits;
 use checkpoints::NewFork;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::Gateway;
@@ -44,7 +43,6 @@ pub(crate) struct Service {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) alerts: Arc<Alerts>,
     pub(crate) quotas: Arc<Quotas>,
-    pub(crate) limits: Arc<Limits>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     /// Places for clients that read the output of companions.
@@ -94,7 +92,7 @@ impl Service {
         if !request.run_id.is_empty() {
             id.check_is_of_now()?;
         }
-        let (wants_token, agent) = (request.issue_token, request.agent_id.clone());
+        let wants_token = request.issue_token;
         let policy = self.gateway.policy();
         let mut parsed: Parsed<'_> = parse_request(request, &policy, &principal)?;
         let (token, hash) = wants_token.then(|| issue_token(id)).unzip();
@@ -102,9 +100,6 @@ impl Service {
         parsed.egress.extend(narrowed);
         let key = Some((request_id.clone(), digest.clone())).filter(|(id, _)| !id.is_empty());
         let created = self.runs.create(id, parsed, &principal, key).await;
-        if let Err(refusal) = &created {
-            self.limits.run_refused(refusal, &principal, &agent).await;
-        }
         match created {
             // The same request came twice at the same time, and this one came second.
             Err(refusal) if refusal.reason == Reason::AlreadyExists => {

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use admission::{Owner, Purpose, Share, ShareLimits, Shares};
 use audit_service::{Attempt, Escalations};
 use futures_util::future::{BoxFuture, Either, FutureExt as _, Ready, TryFutureExt as _, ready};
-use identity::{Access, Credential, Principal, Role, Roles};
+use identity::{Access, Credential, Method, Principal, Role, Roles};
 use node_id::NodeId;
 use oidc::{Holder, Issuers, Refused};
 use operations::Reason;
@@ -34,6 +34,9 @@ use crate::{Peer, Remote};
 
 /// Time after which an issuer's keys may be available.
 const ISSUER_AGAIN: Duration = Duration::from_secs(2);
+
+/// Advice to a client with too many connections.
+const USE_ANOTHER: &str = "use one that is open, or close one";
 
 /// Name of the detail that says which kind of credential was not accepted, for the client's hint.
 const CREDENTIAL: &str = "credential";
@@ -157,19 +160,24 @@ impl Gate {
         let Some(Peer::Remote(remote)) = peer else {
             return Ok((principal, end.map(|end| Watch::new(Some(end), None))));
         };
-        let purpose = if method.steers { Purpose::Steering } else { Purpose::Other };
-        let share = self.share(remote, &principal, purpose)?;
+        let share = self.share(remote, &principal, method)?;
         Ok((principal, Some(Watch::new(end, Some(share)))))
     }
 
     /// Counts a request over TCP, and its connection, for the owners of its credential and address.
-    fn share(&self, remote: &Remote, principal: &Principal, purpose: Purpose) -> Result<Share, Refusal> {
-        let name = &principal.name;
+    fn share(&self, remote: &Remote, principal: &Principal, method: &Method) -> Result<Share, Refusal> {
+        let (name, purpose) =
+            (&principal.name, if method.steers { Purpose::Steering } else { Purpose::Other });
         let too_many = |what: &str, limit: &'static str, hint: &'static str| {
             Refusal::new(Reason::Overloaded, format!("{what}: {hint}"))
                 .with("limit", limit)
                 .with("hint", hint)
         };
+        // The check of health alone, so that a busy balancer does not take this node for dead.
+        if remote.is_spare && !method.admits_certificates {
+            let what = "this address has too many connections, or opens too many in a second";
+            return Err(too_many(what, "connections_per_address", USE_ANOTHER));
+        }
         let by_whom = |full: &Owner| match full {
             Owner::Principal(_) => name.clone(),
             Owner::RunToken(_) => "this run's token".to_owned(),
@@ -200,7 +208,7 @@ impl Gate {
                 _ => "connections_per_principal",
             };
             let what = format!("{} {} too many connections at the same time", by_whom(&full), verb(&full));
-            too_many(&what, limit, "use one that is open, or close one")
+            too_many(&what, limit, USE_ANOTHER)
         })?;
         Ok(share)
     }

@@ -71,7 +71,12 @@ pub async fn serve(listener: TcpListener, access: Access, settings: Settings, st
 ///
 /// New ones in a second are not limited: clients behind one proxy, or on this host, have one address.
 fn connection_limits(connections: usize) -> ConnectionLimits {
-    ConnectionLimits { connections, per_address: most_of_address(connections), per_second: u32::MAX }
+    ConnectionLimits {
+        connections,
+        per_address: most_of_address(connections),
+        per_second: u32::MAX,
+        spare: 0,
+    }
 }
 
 /// Returns the limits of connections by their tokens: half of them for one principal's runs, an eighth for one run.

@@ -17,6 +17,7 @@ mod passkeys;
 mod policies;
 mod push_subscriptions;
 mod restored;
+mod retired;
 mod runs;
 mod schema;
 mod secrets;
@@ -70,6 +71,8 @@ pub enum StoreError {
     Copy(#[source] std::io::Error),
     #[error("the copy of the store is damaged")]
     Damaged,
+    #[error("a run that was deleted had this id")]
+    Retired,
 }
 
 impl StoreError {

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use identity::RunId;
 use rusqlite::{OptionalExtension as _, params};
 
-use super::{Store, StoreError, secrets};
+use super::{Store, StoreError, retired, secrets};
 
 const INSERT_WORKSPACE: &str = "INSERT OR REPLACE INTO workspaces (workspace_id, record) VALUES (?1, ?2)";
 
 impl Store {
     /// Adds a run, with its secret variables. `request` is the id and digest of the request that made it.
+    ///
+    /// The id of a run that was deleted is refused with [`StoreError::Retired`].
     pub fn insert_run(
         &self,
         id: RunId,
@@ -33,10 +35,14 @@ impl Store {
         let (request_id, digest) = request.unzip();
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
-        transaction.execute(
-            "INSERT INTO runs (run_id, request_id, request, record) VALUES (?1, ?2, ?3, ?4)",
+        let inserted = transaction.execute(
+            "INSERT INTO runs (run_id, request_id, request, record) SELECT ?1, ?2, ?3, ?4
+             WHERE NOT EXISTS (SELECT 1 FROM retired_ids WHERE run_id = ?1)",
             params![id.to_string(), request_id, digest, record],
         )?;
+        if inserted == 0 {
+            return Err(StoreError::Retired);
+        }
         self.keep_secrets(&transaction, id, secrets)?;
         if let Some(workspace) = workspace {
             transaction.execute(INSERT_WORKSPACE, params![id.to_string(), workspace])?;
@@ -58,10 +64,22 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes a run and the outcomes of its calls.
+    /// Deletes a run and the outcomes of its calls. Its id is free, as if it had never been.
     pub fn delete_run(&self, id: RunId) -> Result<(), StoreError> {
+        self.delete(id, false)
+    }
+
+    /// Deletes a run and the outcomes of its calls. Its id is not that of another run later.
+    pub fn retire_run(&self, id: RunId) -> Result<(), StoreError> {
+        self.delete(id, true)
+    }
+
+    fn delete(&self, id: RunId, is_retired: bool) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
+        if is_retired {
+            retired::retire(&transaction, id)?;
+        }
         let mut room = self.room(&transaction);
         room.forget_run(id)?;
         let used = room.used;

@@ -26,6 +26,7 @@ const STEPS: &[&str] = &[
     CHECKPOINTS,
     PASSKEYS,
     PUSH_SUBSCRIPTIONS,
+    RETIRED_IDS,
 ];
 
 /// Returns the version of the tables.
@@ -208,6 +209,15 @@ const PUSH_SUBSCRIPTIONS: &str = "
 CREATE TABLE push_subscriptions (
     subscription_id TEXT PRIMARY KEY,
     sealed          BLOB NOT NULL
+) STRICT;
+";
+
+/// Ids of deleted runs, in the order of their deletion.
+const RETIRED_IDS: &str = "
+CREATE TABLE retired_ids (
+    place  INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL UNIQUE,
+    until  INTEGER NOT NULL
 ) STRICT;
 ";
 

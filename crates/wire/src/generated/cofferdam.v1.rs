@@ -10264,10 +10264,12 @@ impl ::prost::Name for HardeningFact {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateRunRequest {
     /// Makes the request idempotent: the same id from the same principal with the same content returns the first answer's
-    /// run, with other content it fails with ALREADY_EXISTS. At most 128 characters.
+    /// run, with other content it fails with ALREADY_EXISTS. At most 128 characters. After DeleteRun it is free: a
+    /// repetition that comes later makes another run, unless it has a `run_id`.
     #[prost(string, tag = "1")]
     pub request_id: ::prost::alloc::string::String,
-    /// Only together with `request_id`: the run's id, a UUIDv7 made by the client.
+    /// Only together with `request_id`: the run's id, a UUIDv7 made by the client within a day of now. The id of another
+    /// run, also of one that was deleted, fails with ALREADY_EXISTS.
     #[prost(string, tag = "2")]
     pub run_id: ::prost::alloc::string::String,
     /// Policy profile, such as `review`. Required.
