@@ -11,6 +11,7 @@ mod expiry;
 mod frames;
 mod guard;
 mod revoked;
+mod strength;
 mod subject;
 mod tcp;
 mod tls;
@@ -72,10 +73,10 @@ impl Peer {
 pub struct Remote {
     pub address: IpAddr,
     /// Subject of its verified certificate.
-    /// True if this listener accepts tokens.
-    /// Certificates in force, if the listener has TLS.
     pub certificate: Option<Subject>,
+    /// True if this listener accepts tokens.
     pub takes_tokens: bool,
+    /// Certificates in force, if the listener has TLS.
     certificates: Option<Arc<Certificates>>,
     /// Owner of the connection: the subject of its certificate, later the last credential with which a request was
     /// admitted.
