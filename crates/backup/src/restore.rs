@@ -95,7 +95,8 @@ fn fill(archive: impl Read, expected: Option<&str>, state_dir: &Path) -> Result<
         }
         file.sync_all()
     })?;
-    let Checked { head, last_sequence, last_hash, .. } = check_log(&state_dir.join(LOG), head)?;
+    let Checked { head, last_sequence, last_hash, .. } =
+        check_log(head, |against| audit::verify_with(&state_dir.join(LOG), against, &mut |_| {}))?;
     let restored = Restored {
         backup_id: head.backup_id,
         made_at_ms: head.made_at_ms,
