@@ -140,12 +140,7 @@ fn sync(directory: &Path) -> io::Result<()> {
 
 /// Returns the backup from which this state directory continues, if no daemon has recorded it yet.
 pub fn continued(state_dir: &Path) -> io::Result<Option<Restored>> {
-    let file = match File::open(state_dir.join(RESTORED)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
-    let mut text = Vec::new();
-    file.take(LONGEST_HEAD).read_to_end(&mut text)?;
+    let Some(text) = atomic_file::read(&state_dir.join(RESTORED), LONGEST_HEAD)? else { return Ok(None) };
     let restored =
         serde_json::from_slice(&text).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
     Ok(Some(restored))
