@@ -23,7 +23,9 @@ impl Verification {
         Self { is_wanted: Arc::new(AtomicBool::new(true)) }
     }
 
-    /// Returns a function that verifies the backup in `file`, and blocks meanwhile. It takes the space of the log beside the file.
+    /// Returns a function that verifies the backup in `file`, and blocks meanwhile.
+    ///
+    /// It takes the space of the log and of its largest segment beside the file.
     pub fn of(
         &self,
         file: &Path,
