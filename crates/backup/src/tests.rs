@@ -47,7 +47,7 @@ fn archive() -> Vec<u8> {
 /// The members of an archive, in order.
 fn members(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut tar = tar::Archive::new(archive);
-    let read = |entry: std::io::Result<tar::Entry<'_, &[u8]>>| {
+    let read = |entry: io::Result<tar::Entry<'_, &[u8]>>| {
         let mut entry = entry.unwrap();
         let name = String::from_utf8(entry.path_bytes().into_owned()).unwrap();
         let mut content = Vec::new();
