@@ -43,12 +43,13 @@ pub(crate) fn closeness(allowed: &str, image: &str) -> Option<usize> {
     };
     let (registry, rest) = parts(&image);
     // The name as people write it, without what engines add.
-    let short = if registry == REGISTRY { rest.strip_prefix(OFFICIAL).unwrap_or(rest) } else { &image };
+    let official = rest.strip_prefix(OFFICIAL).filter(|name| registry == REGISTRY && !name.contains('/'));
+    let short = if registry == REGISTRY { official.unwrap_or(rest) } else { &image };
     let left = if beginning.contains('/') {
         let (of, begins) = parts(beginning);
-        let official = begins.strip_prefix(OFFICIAL).filter(|_| of == REGISTRY && short != rest);
-        let name = if registry == REGISTRY { short } else { rest };
-        (of == registry).then(|| name.strip_prefix(official.unwrap_or(begins))).flatten()
+        let begins = begins.strip_prefix(OFFICIAL).filter(|_| official.is_some()).unwrap_or(begins);
+        let name = official.unwrap_or(rest);
+        (of == registry).then(|| name.strip_prefix(begins)).flatten()
     } else {
         short.strip_prefix(beginning)
     };
@@ -151,6 +152,7 @@ mod tests {
         {
             assert!(is_for(beginning, "registry.example.org/team/db:15"), "{beginning}");
         }
+        assert!(!is_for("team/*", "library/team/db") && is_for("library/*", "library/team/db"));
         assert!(is_for("team/*", "team/db") && is_for("te*", &format!("{REGISTRY}/team/db")));
         assert!(
             !is_for("registry.example.org/library/*", "registry.example.org/db")
