@@ -150,6 +150,10 @@ async fn a_person_signs_in_at_the_issuer_and_the_session_ends_with_the_token() {
     assert!(entered.head.contains("-sign-in=; ") && entered.head.contains("Max-Age=0"), "{}", entered.head);
     let form = scene.asked.borrow().last().unwrap().clone();
     assert!(form.contains("code=the-code-of-bob") && form.contains("code_verifier="), "{form}");
+    // A copy of the cookie finishes no further sign-in, and the issuer is not asked again.
+    let replayed = come_back(&browser, &format!("code=another&state={state}")).await;
+    assert!(replayed.status == 403 && !replayed.head.contains("SameSite=Strict"), "{}", replayed.head);
+    assert_eq!(scene.asked.borrow().len(), 1);
     let pending = browser.cookie.clone();
     browser.take_cookie(&entered);
     let page = browser.get("/approvals").await;
@@ -210,20 +214,23 @@ async fn an_answer_opens_a_session_only_for_the_browser_that_began_and_with_a_to
         (json!({ "groups": [] }), "has no role"),
         (json!({ "exp": 1_000 }), "has expired"),
     ] {
+        let fields = scene.begin(&mut browser, "/").await;
         scene.grant(&fields, 600, &changes);
-        let refused = come_back(&browser, &good).await;
+        let refused = come_back(&browser, &format!("code=c&state={}", fields["state"])).await;
         assert!(refused.status == 403 && refused.body.contains(says), "{says}: {}", refused.body);
         assert!(!refused.head.contains("SameSite=Strict"), "{says}: {}", refused.head);
     }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let fields = scene.begin(&mut browser, "/").await;
     let claims = json!({
         "iss": scene.url, "aud": "console", "sub": "bob", "groups": ["ops"], "nonce": fields["nonce"], "iat": now, "exp": now + 600,
     });
     scene.give(&Issuer::default().sign(&claims));
-    let forged = come_back(&browser, &good).await;
+    let forged = come_back(&browser, &format!("code=c&state={}", fields["state"])).await;
     assert!(forged.status == 403 && forged.body.contains("signature is invalid"), "{}", forged.body);
 
+    let fields = scene.begin(&mut browser, "//evil.example.org").await;
     scene.grant(&fields, 600, &json!({}));
-    let entered = come_back(&browser, &good).await;
+    let entered = come_back(&browser, &format!("code=c&state={}", fields["state"])).await;
     assert!(entered.status == 200 && entered.body.contains("url=/\""), "no other site: {}", entered.body);
 }

@@ -115,7 +115,7 @@ const ARROWS: [(&str, &str); 106] = [
     ("node-id", ""),
     ("notices", "operations refusal store text timestamp webhook"),
     ("oidc", "identity webhook"),
-    ("oidc-sign-in", "document seal webhook"),
+    ("oidc-sign-in", "admission document seal webhook"),
     ("operations", "jail wire"),
     ("passkeys", "audit audit-service consent-proof operations refusal store timestamp"),
     ("policy", "document egress-rules jail operations tenants text"),

@@ -4,7 +4,7 @@
 pub mod tree;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use tempfile::NamedTempFile;
@@ -20,6 +20,20 @@ pub fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> i
     aside.as_file().sync_all()?;
     aside.persist(path)?;
     File::open(directory)?.sync_all()
+}
+
+/// Reads a file of at most `longest` bytes. `None` if there is none.
+pub fn read(path: &Path, longest: u64) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut content = Vec::new();
+    file.take(longest.saturating_add(1)).read_to_end(&mut content)?;
+    if content.len() as u64 > longest {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {longest} bytes")));
+    }
+    Ok(Some(content))
 }
 
 #[cfg(test)]
@@ -43,6 +57,18 @@ mod tests {
         let metadata = std::fs::symlink_metadata(&link).unwrap();
         assert!(metadata.is_file());
         assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_a_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        assert_eq!(read(&path, 3).unwrap(), None);
+        replace(&path, |file| file.write_all(b"one")).unwrap();
+        assert_eq!(read(&path, 3).unwrap().unwrap(), b"one");
+        assert_eq!(read(&path, u64::MAX).unwrap().unwrap(), b"one");
+        assert_eq!(read(&path, 2).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert!(read(directory.path(), 3).is_err(), "a directory");
     }
 
     #[test]

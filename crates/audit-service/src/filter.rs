@@ -90,15 +90,7 @@ pub(crate) fn status_of(event: &Event) -> Option<&'static str> {
 
 /// Returns the name of a status in the log. A status of a later version has none.
 pub(crate) fn status_name(status: audit::Status) -> Option<&'static str> {
-    use audit::Status::{Denied, Failed, Interrupted, PendingApproval, Succeeded};
-    Some(match status {
-        Succeeded => "succeeded",
-        Failed => "failed",
-        Denied => "denied",
-        PendingApproval => "pending_approval",
-        Interrupted => "interrupted",
-        audit::Status::Unknown => return None,
-    })
+    (status != audit::Status::Unknown).then(|| status.name())
 }
 
 /// Returns the stable reason of an end, or of a refusal. The reason for allowing something is a free text, and does not count.

@@ -279,6 +279,20 @@ pub enum Status {
     Unknown,
 }
 
+impl Status {
+    /// Returns the name in the log. A status of a later version is `unknown`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Denied => "denied",
+            Self::PendingApproval => "pending_approval",
+            Self::Interrupted => "interrupted",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// Summary of a call's end. It never contains file contents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -476,5 +490,20 @@ impl Event {
         image => image: String;
         /// Sets further data of this kind of event.
         details => details: Value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Status;
+
+    #[test]
+    fn the_name_of_a_status_is_that_in_the_log() {
+        use Status::{Denied, Failed, Interrupted, PendingApproval, Succeeded};
+        for status in [Succeeded, Failed, Denied, PendingApproval, Interrupted] {
+            assert_eq!(serde_json::to_value(status).unwrap(), status.name());
+        }
+        let later: Status = serde_json::from_str("\"of_a_later_version\"").unwrap();
+        assert_eq!(later.name(), "unknown");
     }
 }

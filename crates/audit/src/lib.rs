@@ -45,7 +45,8 @@ pub use removal::Removal;
 pub use retention::{Policy, RetentionError, compress_next, disk_use, removal, sweep};
 pub use signer::{Signer, SignerError};
 pub use verify::{
-    Against, Integrity, Progress, Report, UNVOUCHED, verify, verify_against, verify_up_to, verify_with,
+    Against, Integrity, LogFiles, Progress, Report, UNVOUCHED, verify, verify_against, verify_files,
+    verify_up_to, verify_with,
 };
 pub use writer::{AppendError, Limits, RotateError, Unrecorded, Writer};
 

@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom, Write as _};
-use std::path::Path;
 
 use flate2::bufread::{DeflateDecoder, GzDecoder};
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
@@ -155,11 +154,11 @@ fn chunks(file: &mut File) -> io::Result<Vec<u64>> {
     Ok(if found.len() == expected { found } else { Vec::new() })
 }
 
-/// Reads a whole segment and returns the length of its content in bytes, or `None` if it cannot be unpacked completely.
-pub(crate) fn length(path: &Path) -> io::Result<Option<u64>> {
+/// Reads a whole segment from its beginning, and returns the length of its content in bytes, or `None` if it cannot be unpacked completely.
+pub(crate) fn length(file: File) -> io::Result<Option<u64>> {
     let mut buffer = vec![0; BUFFER];
-    let mut whole = || -> io::Result<u64> {
-        let mut unpacked = Unpacked::new(File::open(path)?)?;
+    let whole = || -> io::Result<u64> {
+        let mut unpacked = Unpacked::new(file)?;
         while unpacked.read(&mut buffer)? > 0 {}
         Ok(unpacked.position)
     };
@@ -213,6 +212,7 @@ fn invalid(what: &str) -> io::Error {
 mod tests {
     use super::*;
     use std::fs;
+    use std::path::Path;
 
     fn packed(text: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().unwrap();
@@ -267,7 +267,7 @@ mod tests {
             let text = content(chunks, more);
             let (_dir, path) = packed(&text);
             assert_eq!(fs::read(&path).unwrap()[..10], HEADER);
-            assert_eq!(length(&path).unwrap(), Some(text.len() as u64));
+            assert_eq!(length(File::open(&path).unwrap()).unwrap(), Some(text.len() as u64));
             let unpacked = reads_anywhere(&path, &text);
             assert_eq!(unpacked.chunks.map(|found| found.len()), Some(chunks), "{chunks} and {more}");
             // One whole member for every other program.
@@ -294,17 +294,17 @@ mod tests {
         let good = fs::read(&path).unwrap();
         for cut in 0..good.len() {
             fs::write(&path, &good[..cut]).unwrap();
-            assert_eq!(length(&path).unwrap(), None, "{cut}");
+            assert_eq!(length(File::open(&path).unwrap()).unwrap(), None, "{cut}");
         }
         for more in [&b"\0"[..], b"x", &good] {
             fs::write(&path, [&good[..], more].concat()).unwrap();
-            assert_eq!(length(&path).unwrap(), None);
+            assert_eq!(length(File::open(&path).unwrap()).unwrap(), None);
         }
         for at in 0..HEADER.len() {
             let mut bad = good.clone();
             bad[at] ^= 1;
             fs::write(&path, bad).unwrap();
-            assert_eq!(length(&path).unwrap(), None, "{at}");
+            assert_eq!(length(File::open(&path).unwrap()).unwrap(), None, "{at}");
         }
     }
 }

@@ -249,7 +249,7 @@ fn prove(dir: &Path, segment: Segment, ledger: &mut Ledger) -> Result<(), Retent
     let damaged = |sequence, offset, damage| {
         Err(RetentionError::Damaged(Break { sequence, segment: segment.to_string(), offset, damage }))
     };
-    if segment.packed && packed::length(&segment.path(dir))?.is_none() {
+    if segment.packed && packed::length(File::open(segment.path(dir))?)?.is_none() {
         return damaged(segment.name.0, 0, Damage::Packed);
     }
     if segment.name.0 != ledger.chain.next() {

@@ -70,29 +70,38 @@ impl fmt::Display for SegmentName {
 
 /// Returns the segments of a directory in the order of the log.
 pub(crate) fn list(dir: &Path) -> io::Result<Vec<Segment>> {
-    let mut segments = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?.file_name();
-        let Some(text) = entry.to_str() else { continue };
-        let (text, packed) = text.strip_suffix(PACKED_SUFFIX).map_or((text, false), |text| (text, true));
-        segments.extend(SegmentName::parse(text).map(|name| Segment { name, packed }));
-    }
+    let entries = fs::read_dir(dir)?.collect::<io::Result<Vec<_>>>()?;
+    Ok(among(entries.iter().filter_map(|entry| entry.file_name().into_string().ok())))
+}
+
+/// Returns the segments among the names of files, in the order of the log.
+pub(crate) fn among(names: impl IntoIterator<Item = String>) -> Vec<Segment> {
+    let segment = |text: String| {
+        let name = text.strip_suffix(PACKED_SUFFIX);
+        let packed = name.is_some();
+        SegmentName::parse(name.unwrap_or(&text)).map(|name| Segment { name, packed })
+    };
+    let mut segments: Vec<Segment> = names.into_iter().filter_map(segment).collect();
     segments.sort_unstable();
     segments.dedup_by_key(|segment| segment.name); // keeps the plain one, which is the first of two
-    Ok(segments)
+    segments
+}
+
+/// Opens a file for reading. `None` if it is not there.
+pub(crate) fn existing(path: &Path) -> io::Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Opens a segment in its present form. It may be compressed between two attempts to open a file.
 pub(crate) fn open(dir: &Path, name: SegmentName) -> io::Result<Option<Source>> {
-    let there = |path: PathBuf| match File::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    };
-    if let Some(file) = there(name.path(dir))? {
+    if let Some(file) = existing(&name.path(dir))? {
         return Ok(Some(Source::Plain(file)));
     }
-    match there(name.packed_path(dir))? {
+    match existing(&name.packed_path(dir))? {
         Some(file) => Ok(Some(Source::Packed(Box::new(Unpacked::new(file)?)))),
         None => Ok(None),
     }

@@ -4,6 +4,7 @@
 //! kinds of damage: whole records that were cut off at the end, and a log whose rest was rewritten with new hashes. A comparison with a
 //! signed checkpoint of the log, or with a [`Head`] or checkpoint that was kept elsewhere, finds both.
 
+mod files;
 mod trust;
 mod walk;
 
@@ -15,6 +16,8 @@ use crate::checkpoint::Checkpoint;
 use crate::hash::LogId;
 use crate::note::VerifierKey;
 use crate::record::Head;
+use files::Directory;
+pub use files::LogFiles;
 use walk::{Scope, Walk};
 
 /// Progress of a verification, in bytes.
@@ -101,7 +104,16 @@ pub fn verify_against(dir: &Path, known: Head, progress: &mut dyn FnMut(Progress
 
 /// Verifies the log in `dir` with all evidence in `against`.
 pub fn verify_with(dir: &Path, against: Against, progress: &mut dyn FnMut(Progress)) -> io::Result<Report> {
-    Walk::new(dir, against, Scope::Whole, progress)?.run()
+    verify_files(&Directory(dir), against, progress)
+}
+
+/// Verifies the log that has these files, with all evidence in `against`.
+pub fn verify_files(
+    files: &dyn LogFiles,
+    against: Against,
+    progress: &mut dyn FnMut(Progress),
+) -> io::Result<Report> {
+    Walk::new(files, against, Scope::Whole, progress)?.run()
 }
 
 /// Verifies the log in `dir` up to `known`, and does not read records that a writer may be appending after it.
@@ -109,7 +121,7 @@ pub fn verify_with(dir: &Path, against: Against, progress: &mut dyn FnMut(Progre
 /// No segment may be compressed or removed meanwhile.
 pub fn verify_up_to(dir: &Path, known: Head, progress: &mut dyn FnMut(Progress)) -> io::Result<Report> {
     let against = Against { head: Some(known), ..Against::default() };
-    Walk::new(dir, against, Scope::UpToHead, progress)?.run()
+    Walk::new(&Directory(dir), against, Scope::UpToHead, progress)?.run()
 }
 
 #[cfg(test)]

@@ -4,11 +4,14 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use audit::{Against, Checkpoint, Integrity, VerifierKey};
+use audit::{Against, Checkpoint, Integrity, Report, VerifierKey};
 
 use crate::format::{Head, LOG};
 use crate::read::{ArchiveError, read};
+use crate::unlinked::Unlinked;
 
 /// First bytes of a database.
 const DATABASE: &[u8] = b"SQLite format 3\0";
@@ -24,13 +27,23 @@ pub struct Checked {
     pub last_hash: String,
 }
 
-/// Verifies an archive. The log is written to `place`, a private and empty directory, and stays there.
+/// Verifies an archive. The log takes space in the directory `place` meanwhile, in a file without a name.
 pub fn check(archive: impl Read, place: &Path) -> Result<Checked, ArchiveError> {
-    let head = read(archive, None, &mut |name, content| match name.strip_prefix("audit/") {
-        Some(_) => put(place, name, content).map(drop),
-        None => io::copy(content, &mut io::sink()).map(drop),
+    check_while(archive, place, Arc::new(AtomicBool::new(true)))
+}
+
+/// Verifies an archive like [`check`]. Fails once it is not wanted any longer.
+pub(crate) fn check_while(
+    archive: impl Read,
+    place: &Path,
+    is_wanted: Arc<AtomicBool>,
+) -> Result<Checked, ArchiveError> {
+    let mut log = Unlinked::beneath(place, is_wanted).map_err(ArchiveError::Write)?;
+    let head = read(archive, None, &mut |name, content| match name.split_once('/') {
+        Some((LOG, name)) => log.add(name, content),
+        _ => io::copy(content, &mut io::sink()).map(drop),
     })?;
-    check_log(&place.join(LOG), head)
+    check_log(head, |against| audit::verify_files(&log, against, &mut |_| {}))
 }
 
 /// Writes a member as a new file beneath `place`. The name is one of those that a backup can have.
@@ -57,8 +70,11 @@ pub(crate) fn is_database(file: &File) -> io::Result<bool> {
     Ok(file.read_at(&mut first, 0)? == DATABASE.len() && first == DATABASE)
 }
 
-/// Verifies the log in a directory, with the checkpoint and the key that the backup names.
-pub(crate) fn check_log(log: &Path, head: Head) -> Result<Checked, ArchiveError> {
+/// Has the log verified with the checkpoint and the key that the backup names.
+pub(crate) fn check_log(
+    head: Head,
+    verify: impl FnOnce(Against) -> io::Result<Report>,
+) -> Result<Checked, ArchiveError> {
     let changed = |what: &str| ArchiveError::Changed(what.to_owned());
     let key: VerifierKey = head.verifier_key.parse().map_err(|_| changed("the log's key"))?;
     let checkpoint = Checkpoint::parse(&head.checkpoint).ok_or_else(|| changed("the log's checkpoint"))?;
@@ -67,7 +83,7 @@ pub(crate) fn check_log(log: &Path, head: Head) -> Result<Checked, ArchiveError>
     }
     let against =
         Against { checkpoints: vec![("the backup's".to_owned(), checkpoint)], ..Against::default() };
-    let report = audit::verify_with(log, against, &mut |_| {}).map_err(ArchiveError::Archive)?;
+    let report = verify(against).map_err(ArchiveError::Archive)?;
     if let Integrity::Broken(broken) = &report.integrity {
         return Err(ArchiveError::Changed(format!("the audit log ({broken})")));
     }

@@ -6,7 +6,8 @@ mod encrypted;
 mod format;
 mod read;
 mod restore;
-mod unpacked;
+mod unlinked;
+mod verification;
 mod write;
 
 pub use check::{Checked, check};
@@ -14,5 +15,5 @@ pub use encrypted::{Encrypting, is_encrypted, open, open_encrypted};
 pub use format::{Head, STORE, USAGE, VERSION};
 pub use read::ArchiveError;
 pub use restore::{RestoreError, Restored, UNFINISHED, continued, restore, settled};
-pub use unpacked::Unpacked;
+pub use verification::Verification;
 pub use write::{Sources, WriteError, write};

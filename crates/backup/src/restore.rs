@@ -95,7 +95,8 @@ fn fill(archive: impl Read, expected: Option<&str>, state_dir: &Path) -> Result<
         }
         file.sync_all()
     })?;
-    let Checked { head, last_sequence, last_hash, .. } = check_log(&state_dir.join(LOG), head)?;
+    let Checked { head, last_sequence, last_hash, .. } =
+        check_log(head, |against| audit::verify_with(&state_dir.join(LOG), against, &mut |_| {}))?;
     let restored = Restored {
         backup_id: head.backup_id,
         made_at_ms: head.made_at_ms,
@@ -139,12 +140,7 @@ fn sync(directory: &Path) -> io::Result<()> {
 
 /// Returns the backup from which this state directory continues, if no daemon has recorded it yet.
 pub fn continued(state_dir: &Path) -> io::Result<Option<Restored>> {
-    let file = match File::open(state_dir.join(RESTORED)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
-    let mut text = Vec::new();
-    file.take(LONGEST_HEAD).read_to_end(&mut text)?;
+    let Some(text) = atomic_file::read(&state_dir.join(RESTORED), LONGEST_HEAD)? else { return Ok(None) };
     let restored =
         serde_json::from_slice(&text).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
     Ok(Some(restored))

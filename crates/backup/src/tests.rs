@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -47,7 +47,7 @@ fn archive() -> Vec<u8> {
 /// The members of an archive, in order.
 fn members(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut tar = tar::Archive::new(archive);
-    let read = |entry: std::io::Result<tar::Entry<'_, &[u8]>>| {
+    let read = |entry: io::Result<tar::Entry<'_, &[u8]>>| {
         let mut entry = entry.unwrap();
         let name = String::from_utf8(entry.path_bytes().into_owned()).unwrap();
         let mut content = Vec::new();
@@ -253,6 +253,28 @@ fn an_archive_with_another_digest_or_with_a_tail_is_refused() {
     assert!(fs::read_dir(place.path().join("two")).unwrap().next().is_none());
     archive.extend(vec![0; 100_000]);
     assert!(refused(&archive).contains("goes on after its end"));
+}
+
+/// An archive that looks into a directory at each read.
+struct Watched<'a> {
+    archive: &'a [u8],
+    place: &'a Path,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        assert_eq!(fs::read_dir(self.place).unwrap().count(), 0, "a kill would leave this");
+        self.archive.read(buffer)
+    }
+}
+
+#[test]
+fn a_verification_leaves_nothing_wherever_it_is_killed() {
+    let archive = archive();
+    let place = tempfile::tempdir().unwrap();
+    let checked = check(Watched { archive: &archive, place: place.path() }, place.path()).unwrap();
+    assert_eq!(checked.records, 23);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
 #[test]

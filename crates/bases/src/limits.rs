@@ -190,7 +190,7 @@ impl Bases {
             }
         }
         let is_known = |name: &str| make::id_of(name).is_some_and(|id| self.has_tree(id));
-        make::remove_others(&self.runs.launcher.directories.bases(), is_known).await;
+        runs::remove_unknown(&self.runs.launcher.directories.bases(), is_known).await;
     }
 }
 

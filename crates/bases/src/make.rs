@@ -1,6 +1,5 @@
 //! Makes the tree of a base: in a staging directory first, which becomes the base by one rename.
 
-use std::ffi::OsStr;
 use std::path::Path;
 
 use atomic_file::tree as complete;
@@ -187,18 +186,6 @@ pub(crate) fn opened(launcher: &Launcher, id: BaseId) -> Result<Directory, Refus
         .map_err(|_| Refusal::new(Reason::PreconditionFailed, "the directory of the base no longer exists"))
 }
 
-/// Removes the directories among the bases whose names `is_known` does not know.
-pub(crate) async fn remove_others(bases: &Path, is_known: impl Fn(&str) -> bool) {
-    let is_kept = |name: &OsStr| {
-        let unknown = name.to_str().filter(|name| !is_known(name));
-        if let Some(name) = unknown {
-            tracing::warn!(name, "removing the tree of a base that was not made completely, or was deleted");
-        }
-        unknown.is_none()
-    };
-    runs::remove_others(bases, is_kept).await;
-}
-
 /// Returns the id of the base whose tree, complete or not, has this name.
 pub(crate) fn id_of(name: &str) -> Option<BaseId> {
     BaseId::parse(complete::final_name(name)).ok()
@@ -220,20 +207,6 @@ mod tests {
         complete::place(&path).unwrap();
         assert!(!staging.exists());
         assert_eq!(fs::read(path.join("file")).unwrap(), b"x");
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn trees_that_no_row_knows_are_removed() {
-        let place = tempfile::tempdir().unwrap();
-        let (kept, gone) = (BaseId::new(), BaseId::new());
-        for name in [kept.to_string(), format!("{kept}.part"), gone.to_string(), format!("{gone}.part")] {
-            fs::create_dir_all(place.path().join(name).join("a")).unwrap();
-        }
-        remove_others(place.path(), |name| name == kept.to_string()).await;
-        let left: Vec<_> =
-            fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, [kept.to_string().as_str()]);
-        remove_others(&place.path().join("none"), |_| false).await;
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use audit::{Event, Kind, Record as AuditRecord, Status};
+use audit::{Event, Kind, Record as AuditRecord};
 use identity::Principal;
 use redact::Redactor;
 use refusal::Refusal;
@@ -47,7 +47,7 @@ impl Summary {
         if event.kind == Kind::CallReceipt
             && let Some(outcome) = &event.outcome
         {
-            *self.calls.entry(status(outcome.status)).or_default() += 1;
+            *self.calls.entry(outcome.status.name()).or_default() += 1;
         }
         self.approval(sequence, &event);
     }
@@ -157,16 +157,5 @@ pub(super) fn run(record: &Record, redactor: &Redactor) -> Result<Vec<u8>, Refus
 fn name(names: &mut BTreeSet<String>, found: Option<String>) {
     if let Some(found) = found.filter(|_| names.len() < MOST_NAMES) {
         names.insert(found);
-    }
-}
-
-fn status(status: Status) -> &'static str {
-    match status {
-        Status::Succeeded => "succeeded",
-        Status::Failed => "failed",
-        Status::Denied => "denied",
-        Status::PendingApproval => "pending_approval",
-        Status::Interrupted => "interrupted",
-        Status::Unknown => "unknown",
     }
 }

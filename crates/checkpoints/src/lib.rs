@@ -248,7 +248,7 @@ impl Checkpoints {
         let (frozen_at, began) = (Timestamp::now(), Instant::now());
         self.runs.hold(run.id, hold.clone(), Some(&principal.name)).await?;
         let copied = self.copy_frozen(&staging, run, most).await;
-        release(&self.runs, run.id, &hold).await;
+        self.runs.release_or_end(run.id, &hold).await;
         let (parts, processes, since) = copied?;
         Ok(Copied { frozen_at, frozen_for: began.elapsed(), parts, processes, since })
     }
@@ -385,22 +385,6 @@ fn needed(run: RunId) -> Refusal {
 /// Refuses because the run has ended, if it has: the directories of such a run go meanwhile. Otherwise refuses because of `why`.
 fn ended_or<T>(living: &runs::Run, why: Refusal) -> Result<T, Refusal> {
     living.lanes_for_review().and(Err(why))
-}
-
-/// Releases the hold. A run that cannot resume is ended, so that it does not stay frozen.
-async fn release(runs: &Runs, run: RunId, hold: &Hold) {
-    match runs.release(run, hold).await {
-        Ok(()) => {}
-        // The run has ended, and its holds with it.
-        Err(refusal)
-            if matches!(refusal.reason, Reason::RunNotReady | Reason::RunLost | Reason::NotFound) => {}
-        Err(refusal) => {
-            tracing::error!(%run, why = refusal.message, "a run that was frozen for a checkpoint cannot be resumed and is ended");
-            if let Ok(living) = runs.living_run(run) {
-                living.fail(refusal).await;
-            }
-        }
-    }
 }
 
 fn done(checkpoint: &Checkpoint) -> Value {

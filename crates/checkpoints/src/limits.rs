@@ -142,7 +142,7 @@ impl Checkpoints {
             }
         }
         let is_known = |name: &str| make::id_of(name).is_some_and(|id| self.has_tree(id));
-        make::remove_others(&self.runs.launcher.directories.checkpoints(), is_known).await;
+        runs::remove_unknown(&self.runs.launcher.directories.checkpoints(), is_known).await;
     }
 }
 

@@ -1,6 +1,5 @@
 //! Makes the directories of a checkpoint: in a staging directory first, which becomes the checkpoint by one rename.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -101,18 +100,6 @@ pub(crate) async fn place(path: &Path) -> Result<(), Refusal> {
         .map_err(|error| Refusal::internal("placing a checkpoint", &error))
 }
 
-/// Removes the directories among the checkpoints whose names `is_known` does not know.
-pub(crate) async fn remove_others(checkpoints: &Path, is_known: impl Fn(&str) -> bool) {
-    let is_kept = |name: &OsStr| {
-        let unknown = name.to_str().filter(|name| !is_known(name));
-        if let Some(name) = unknown {
-            tracing::warn!(name, "removing a checkpoint that was not made completely, or was deleted");
-        }
-        unknown.is_none()
-    };
-    runs::remove_others(checkpoints, is_kept).await;
-}
-
 /// Returns the id of the checkpoint whose tree, complete or not, has this name.
 pub(crate) fn id_of(name: &str) -> Option<CheckpointId> {
     CheckpointId::parse(complete::final_name(name)).ok()
@@ -156,18 +143,10 @@ mod tests {
         assert!(clock(&place.path().join("none")).is_err());
     }
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn trees_that_no_row_knows_are_removed() {
-        let place = tempfile::tempdir().unwrap();
-        let (kept, gone) = (CheckpointId::new(), CheckpointId::new());
-        for name in [kept.to_string(), format!("{kept}.part"), gone.to_string(), format!("{gone}.part")] {
-            fs::create_dir_all(place.path().join(name).join("workspace/files")).unwrap();
-        }
-        remove_others(place.path(), |name| name == kept.to_string()).await;
-        let left: Vec<_> =
-            fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, [kept.to_string().as_str()]);
-        remove_others(&place.path().join("none"), |_| false).await;
-        assert_eq!((id_of(&format!("{kept}.part")), id_of("x"), id_of(".part")), (Some(kept), None, None));
+    #[test]
+    fn names_of_trees_have_the_ids_of_their_checkpoints() {
+        let id = CheckpointId::new();
+        assert_eq!((id_of(&id.to_string()), id_of(&format!("{id}.part"))), (Some(id), Some(id)));
+        assert_eq!((id_of("x"), id_of(".part")), (None, None));
     }
 }

@@ -22,7 +22,7 @@ use audit::{Event, Kind};
 use crate::put_back::{check, put_back};
 use crate::record::Checkpoint;
 use crate::table::no_such_checkpoint;
-use crate::{Busy, Checkpoints, changed, make, release};
+use crate::{Busy, Checkpoints, changed, make};
 
 /// Label of the checkpoint with which a restore can be undone.
 const BEFORE: &str = "before restore";
@@ -117,7 +117,7 @@ impl Checkpoints {
                 Err(refusal)
             }
         };
-        release(&self.runs, run.id, &hold).await;
+        self.runs.release_or_end(run.id, &hold).await;
         done
     }
 
@@ -167,7 +167,7 @@ impl Checkpoints {
                     Ok(()) => self.go_back(&run, &to, &made).await,
                     Err(refusal) => Err(refusal),
                 };
-                release(&self.runs, run.id, &hold).await;
+                self.runs.release_or_end(run.id, &hold).await;
                 let details = match done {
                     Ok(_) => json!({ "phase": "done", "before_digest": made.digest(), "resumed": true }),
                     Err(refusal) => json!({ "phase": "failed", "failure": refusal.message, "resumed": true }),
@@ -176,7 +176,7 @@ impl Checkpoints {
                 let _ = self.note(run.id, by.as_deref(), &to, (made.id, details)).await;
             } else {
                 tracing::warn!(run = %run.id, "a restore that had changed nothing yet is given up");
-                release(&self.runs, run.id, &hold).await;
+                self.runs.release_or_end(run.id, &hold).await;
                 let details = json!({
                     "action": "restore", "phase": "failed", "checkpoint": checkpoint, "before": before,
                     "failure": "the daemon ended before the restore changed anything",

@@ -9,7 +9,7 @@ mod project;
 mod service;
 mod values;
 
-pub use document::{MAX_FILE_BYTES, Problem};
+pub use document::{Problem, bounded};
 pub use model::{Companion, Program, Project, Ready};
 pub use project::read;
 pub use values::split as words;

@@ -18,6 +18,15 @@ pub use units::{
 };
 pub use walk::{At, Fields, Sink};
 
+use std::io::{self, Read};
+
+/// Reads a text up to one byte beyond [`MAX_FILE_BYTES`]. The parser then refuses it for its length.
+pub fn bounded(from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    from.take(MAX_FILE_BYTES as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Returns the value that `values` makes of the one document in `text`, or every problem in it.
 ///
 /// An empty document is an empty mapping. `file` is its name in problems.
@@ -52,6 +61,15 @@ mod tests {
         for text in ["-5", "true", "[5]", "\" \""] {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn no_more_of_a_text_is_read_than_the_parser_needs_to_refuse_it() {
+        assert_eq!(bounded(&b"a: 1\n"[..]).unwrap(), "a: 1\n");
+        let text = bounded(io::repeat(b'#')).unwrap();
+        assert_eq!(text.len(), MAX_FILE_BYTES + 1);
+        assert!(parse(&text).is_err() && parse(&text[1..]).is_ok());
+        assert!(bounded(&[0xff][..]).is_err());
     }
 
     #[test]

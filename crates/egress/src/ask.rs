@@ -100,14 +100,14 @@ impl Session {
         self.turn_back(number, &why).await;
     }
 
-    /// Takes consent for a connection, unless the rules in force deny it, or want it looked at in another way, or its tenant has used up
-    /// the bytes of the day meanwhile.
+    /// Takes consent for a connection, unless the rules in force deny it, or want it looked at in another way, or the run or its
+    /// tenant has used up its bytes meanwhile.
     fn consented(self: &Arc<Self>, number: u64, approval_id: &str) -> bool {
         let rules = self.state.control.rules();
         let mut all = self.live.lock();
         let Some(live) = all.get_mut(&number).filter(|live| live.is_waiting()) else { return false };
         let verdict = rules.decide(&live.destination, live.port);
-        let is_over = verdict.decision == Decision::Deny || self.state.exceeded().is_some();
+        let is_over = verdict.decision == Decision::Deny || self.state.is_exhausted();
         if is_over || !live.was_looked_at_for(&verdict) {
             return false;
         }
@@ -120,7 +120,7 @@ impl Session {
     fn released(self: &Arc<Self>, number: u64, verdict: Verdict) -> bool {
         let mut all = self.live.lock();
         let Some(live) = all.get_mut(&number).filter(|live| live.is_waiting()) else { return false };
-        let may_go = verdict.decision == Decision::Allow && self.state.exceeded().is_none();
+        let may_go = verdict.decision == Decision::Allow && !self.state.is_exhausted();
         if !may_go || !live.was_looked_at_for(&verdict) {
             return false;
         }

@@ -138,58 +138,47 @@ impl State {
         let companion = (begun.by == Opener::Program).then(companion).flatten();
         let is_companion = companion.is_some();
         let verdict = companion.unwrap_or_else(|| rules.decide(&begun.destination, begun.port));
-        let is_open = verdict.decision != Decision::Deny;
-        if is_open && self.are_bytes_of_others_used_up() {
+        if verdict.decision == Decision::Deny {
+            return verdict;
+        }
+        match self.obstacle(begun, &verdict, is_companion, &rules) {
+            None => verdict,
+            Some((rule, words)) => {
+                Verdict { decision: Decision::Deny, rule: format!("egress: {rule}"), words, ..verdict }
+            }
+        }
+    }
+
+    /// Returns the first bound or need that refuses a connection to which the rules are open: its name, and a sentence for the agent.
+    fn obstacle(
+        &self,
+        begun: &Begun,
+        verdict: &Verdict,
+        is_companion: bool,
+        rules: &Narrowed,
+    ) -> Option<(&'static str, String)> {
+        if self.are_bytes_used_up() {
             let words = "The run and its companions have moved all bytes that `max_bytes` allows.";
-            return Verdict {
-                decision: Decision::Deny,
-                rule: "egress: max_bytes".to_owned(),
-                words: words.to_owned(),
-                ..verdict
-            };
+            return Some(("max_bytes", words.to_owned()));
         }
-        if is_open
-            && !is_companion
-            && let Some(exceeded) = self.exceeded()
-        {
-            return Verdict {
-                decision: Decision::Deny,
-                rule: "egress: tenant".to_owned(),
-                words: sentence(&exceeded),
-                ..verdict
-            };
+        if !is_companion && let Some(exceeded) = self.exceeded() {
+            return Some(("tenant", sentence(&exceeded)));
         }
-        if is_open && begun.by == Opener::HostLane && verdict.scheme == Scheme::Http {
+        if begun.by == Opener::HostLane && verdict.scheme == Scheme::Http {
             let words = "The rule for this host is for plain HTTP, and this operation goes over https. It needs a rule with the \
                          scheme `https` or `git`.";
-            return Verdict {
-                decision: Decision::Deny,
-                rule: "egress: scheme".to_owned(),
-                words: words.to_owned(),
-                ..verdict
-            };
+            return Some(("scheme", words.to_owned()));
         }
-        let needs_trust = begun.by == Opener::Program && verdict.opens_tls();
-        if is_open && needs_trust && self.own.trust.is_none() {
+        if begun.by == Opener::Program && verdict.opens_tls() && self.own.trust.is_none() {
             let words = "A rule looks at each request of this connection, and the run began before the policy had such a \
                          rule, so its programs do not trust the certificate. Create a new run.";
-            return Verdict {
-                decision: Decision::Deny,
-                rule: "egress: authority".to_owned(),
-                words: words.to_owned(),
-                ..verdict
-            };
+            return Some(("authority", words.to_owned()));
         }
-        if is_open && !self.rate.lock().take(rules.connections_per_minute(), Instant::now()) {
+        if !self.rate.lock().take(rules.connections_per_minute(), Instant::now()) {
             let words = "The run has opened too many connections in a minute. Try again in a minute.";
-            return Verdict {
-                decision: Decision::Deny,
-                rule: "egress: connections_per_minute".to_owned(),
-                words: words.to_owned(),
-                ..verdict
-            };
+            return Some(("connections_per_minute", words.to_owned()));
         }
-        verdict
+        None
     }
 
     /// Returns the bound of the run's tenant that refuses a further connection out of the host.
@@ -221,10 +210,14 @@ impl State {
         own.into_iter().chain(all).min()
     }
 
-    /// Returns true if the bound of the run is reached, and not by connections of this process alone, which it counts itself.
-    fn are_bytes_of_others_used_up(&self) -> bool {
-        let has_others = self.view.moved() > self.table.lock().bytes();
-        has_others && self.bytes_left() == Some(0)
+    /// Returns true if no byte may be moved any longer. The process would end a connection at its first byte, after it has reached the server.
+    fn are_bytes_used_up(&self) -> bool {
+        self.bytes_left() == Some(0)
+    }
+
+    /// Returns true if the run or its tenant has moved all the bytes that it may.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.are_bytes_used_up() || self.exceeded().is_some()
     }
 
     /// Returns the budget for requests to models: that of the run.
@@ -337,6 +330,31 @@ mod tests {
         db.add_moved(100);
         assert!(matches!(open(&mut played, 3, "api.example.org", 443).await, To::End(_)));
         assert_eq!(played.recorded(Kind::EgressRefused).await["rule"], "egress: max_bytes");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_has_moved_its_own_bytes_reaches_no_server_and_no_companion() {
+        let mut played = Played::new(&RULES.replacen('{', "{\"max_bytes\": 1000, ", 1));
+        played.state.moved(Moved { out: 999, into: 0 }, false);
+        assert!(matches!(open(&mut played, 2, "api.example.org", 443).await, To::Inspect(_)));
+        played.state.moved(Moved { out: 0, into: 1 }, false);
+        assert_eq!(played.state.bytes_left(), Some(0));
+        assert!(matches!(open(&mut played, 3, "api.example.org", 443).await, To::End(_)));
+        assert_eq!(played.recorded(Kind::EgressRefused).await["rule"], "egress: max_bytes");
+        assert!(matches!(open(&mut played, 4, "db", 5432).await, To::End(_)));
+    }
+
+    #[tokio::test]
+    async fn consent_that_comes_after_the_bytes_of_the_run_opens_no_connection() {
+        let asks = RULES.replace("\"allow\"", "\"ask\"").replacen('{', "{\"max_bytes\": 1000, ", 1);
+        let mut played = Played::new(&asks);
+        let approved = Answer::Approved { approval_id: "a".to_owned() };
+        played.daemon.reviewers.lock().1 = Some(approved);
+        assert!(matches!(open(&mut played, 2, "api.example.org", 443).await, To::Inspect(_)));
+        // Another connection of the run ends while this one waits.
+        played.state.moved(Moved { out: 1000, into: 0 }, false);
+        played.say(2, From::Connection(ConnectionReady::default())).await;
+        assert!(matches!(played.hear().await, To::End(_)));
     }
 
     #[tokio::test]

@@ -94,6 +94,12 @@ fn is_followed(fleet: &Fleet, node: &Node) -> bool {
 }
 
 fn settings() -> Vec<String> {
+    let failure = |status: u16| {
+        format!(
+            "\n    http-error status {status} file /dev/null hdr grpc-status 14 hdr grpc-message 'the node does not answer'"
+        )
+    };
+    let failures = [502, 503, 504].map(failure).concat();
     let settings = format!(
         "
 global
@@ -129,10 +135,7 @@ defaults
     retries 2
     retry-on conn-failure
     option redispatch 1
-    # What was on its way to a node that dies fails in the form of gRPC.
-    http-error status 502 file /dev/null hdr grpc-status 14 hdr grpc-message 'the node does not answer'
-    http-error status 503 file /dev/null hdr grpc-status 14 hdr grpc-message 'the node does not answer'
-    http-error status 504 file /dev/null hdr grpc-status 14 hdr grpc-message 'the node does not answer'
+    # What was on its way to a node that dies fails in the form of gRPC.{failures}
     # Requests of several clients share a connection: a node has few connections for one address.
     http-reuse always
     default-server fall 2 rise 1"

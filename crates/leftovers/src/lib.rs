@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, unmount};
 
-pub use remove::{remove_others, remove_tree};
+pub use remove::{remove_others, remove_tree, remove_unknown};
 
 /// Label of a daemon's containers. Its value is the id of the daemon's state directory.
 pub const LABEL_INSTANCE: &str = "io.cofferdam.instance";

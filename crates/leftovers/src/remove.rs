@@ -35,6 +35,19 @@ pub async fn remove_others(directory: &Path, is_kept: impl Fn(&OsStr) -> bool) {
     }
 }
 
+/// Removes the directories in `directory` whose names `is_known` does not know, and logs each. Names that are no text stay.
+pub async fn remove_unknown(directory: &Path, is_known: impl Fn(&str) -> bool) {
+    let is_kept = |name: &OsStr| {
+        let unknown = name.to_str().filter(|name| !is_known(name));
+        if let Some(name) = unknown {
+            let path = directory.join(name);
+            tracing::warn!(path = %path.display(), "removing a tree that was not made completely, or was deleted");
+        }
+        unknown.is_none()
+    };
+    remove_others(directory, is_kept).await;
+}
+
 fn remove(path: &Path) -> io::Result<()> {
     let root = match open(CWD, path) {
         Err(Errno::NOENT) => return Ok(()),
@@ -128,7 +141,22 @@ mod tests {
     use rustix::fs::{Mode, mkdirat, open, openat};
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-    use super::{OPEN, remove};
+    use super::{OPEN, remove, remove_unknown};
+
+    #[test]
+    fn trees_that_no_row_knows_are_removed() {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["kept", "kept.part", "gone", "gone.part"] {
+            std::fs::create_dir_all(place.path().join(name).join("a")).unwrap();
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            remove_unknown(place.path(), |name| name == "kept").await;
+            remove_unknown(&place.path().join("none"), |_| false).await;
+        });
+        let left = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["kept"]);
+    }
 
     #[test]
     fn a_tree_deeper_than_any_stack_is_removed_and_link_targets_stay() {

@@ -11,6 +11,7 @@ mod expiry;
 mod frames;
 mod guard;
 mod revoked;
+mod strength;
 mod subject;
 mod tcp;
 mod tls;
@@ -77,10 +78,10 @@ impl Peer {
 pub struct Remote {
     pub address: IpAddr,
     /// Subject of its verified certificate.
-    /// True if this listener accepts tokens.
-    /// Certificates in force, if the listener has TLS.
     pub certificate: Option<Subject>,
+    /// True if this listener accepts tokens.
     pub takes_tokens: bool,
+    /// Certificates in force, if the listener has TLS.
     certificates: Option<Arc<Certificates>>,
     /// True if the connection is beyond the limits of its address or of the listener. It opens the check of health alone, and ends soon.
     is_spare: bool,

@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::expiry::CertificateEnd;
 use super::revoked::{self, Fingerprint, Shown};
+use super::strength::{StrongKeys, has_weak_authority};
 use super::subject::Subject;
 
 /// Maximum size of a file of certificates, bytes.
@@ -45,11 +46,11 @@ const WARN: Duration = Duration::from_secs(86_400);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Files {
     /// The daemon's certificate, and the certificates between it and its authority.
-    /// Authorities that sign client certificates; `None` if clients are not asked for one.
-    /// List of revoked client certificates.
     pub certificate: PathBuf,
     pub key: PathBuf,
+    /// Authorities that sign client certificates; `None` if clients are not asked for one.
     pub client_ca: Option<PathBuf>,
+    /// List of revoked client certificates.
     pub revoked: Option<PathBuf>,
 }
 
@@ -269,10 +270,15 @@ impl Contents {
                 for authority in authorities {
                     roots.add(authority).map_err(|error| wrong(format!("cannot be used: {error}")))?;
                 }
+                if has_weak_authority(&roots) {
+                    let weak =
+                        "has an authority whose key of Ed25519 has a small order: everybody can sign with it";
+                    return Err(wrong(weak.to_owned()));
+                }
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
                 let verifier = if takes_tokens { verifier.allow_unauthenticated() } else { verifier };
                 let verifier = verifier.build().map_err(|error| wrong(format!("cannot be used: {error}")))?;
-                builder.with_client_cert_verifier(verifier)
+                builder.with_client_cert_verifier(Arc::new(StrongKeys(verifier)))
             }
         };
         let mut config = builder

@@ -1,13 +1,15 @@
 //! Begins and finishes sign-ins.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use admission::{Addresses, ConnectionLimits, Slot};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use seal::ProcessSeal;
 use serde::Deserialize;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 use url::form_urlencoded::{Serializer, byte_serialize};
 use webhook::{Tls, post_form};
@@ -17,6 +19,7 @@ use crate::id_token;
 use crate::pending::Pending;
 use crate::provider::{LARGEST, PATIENCE, Provider};
 use crate::settings::{Client, SignIn};
+use crate::spent::Spent;
 
 /// Time for which a discovery document is used, and for which a failure to fetch it is.
 const KNOWN: Duration = Duration::from_secs(3_600);
@@ -24,6 +27,8 @@ const FAILED: Duration = Duration::from_secs(5);
 /// Requests for tokens at the same time, of all issuers, and the wait for a turn.
 const TURNS: usize = 8;
 const WAIT: Duration = Duration::from_secs(5);
+/// Sign-ins that may have a turn or wait for one at the same time. Behind one proxy, browsers have one address.
+const FINISHING: ConnectionLimits = ConnectionLimits { connections: 64, per_address: 16, per_second: 10 };
 /// Longest code of an issuer, bytes.
 const LONGEST_CODE: usize = 4_096;
 
@@ -34,6 +39,9 @@ pub struct SignIns {
     redirect_uri: String,
     tls: Tls,
     turns: Semaphore,
+    /// Bounds the sign-ins that each address finishes.
+    addresses: Addresses,
+    spent: Spent,
     /// Seals the cookies, so that nobody has the daemon ask an issuer about a sign-in that it has not begun.
     seal: ProcessSeal,
 }
@@ -102,7 +110,8 @@ impl SignIns {
     pub fn new(clients: Vec<Client>, redirect_uri: String, tls: Tls) -> Self {
         let issuers = clients.into_iter().map(|client| Issuer { client, provider: Mutex::default() });
         let (turns, seal) = (Semaphore::new(TURNS), ProcessSeal::generate());
-        Self { issuers: issuers.collect(), redirect_uri, tls, turns, seal }
+        let (addresses, spent) = (Addresses::new(FINISHING), Spent::default());
+        Self { issuers: issuers.collect(), redirect_uri, tls, turns, addresses, spent, seal }
     }
 
     /// Returns the names of the issuers, in the order of the configuration.
@@ -130,11 +139,14 @@ impl SignIns {
         Ok(Begun { url: url.into(), cookie })
     }
 
-    /// Finishes the sign-in of a cookie with the answer of its issuer.
+    /// Finishes the sign-in of a cookie with the answer of its issuer, which a browser at an address brings.
+    ///
+    /// A cookie is spent with the first answer of its issuer, also if that is an error or brings no token.
     pub async fn finish(
         &self,
         cookie: &str,
         answered: Answered<'_>,
+        from: IpAddr,
         now: SystemTime,
     ) -> Result<Finished, Failed> {
         let pending = Pending::read(&self.seal, cookie, answered.state, seconds(now)).ok_or(Failed::Stale)?;
@@ -145,11 +157,16 @@ impl SignIns {
         if is_named && answered.issuer != issuer.client.issuer {
             return Err(Failed::Stale);
         }
+        let is_code = (1..=LONGEST_CODE).contains(&answered.code.len());
+        if answered.error.is_empty() && !is_code {
+            return Err(Failed::Stale);
+        }
+        let _turn = self.turn(from).await?;
+        if !self.spent.spend(&pending.state, pending.until, seconds(now)) {
+            return Err(Failed::Stale);
+        }
         if !answered.error.is_empty() {
             return Err(refused(answered.error, answered.description));
-        }
-        if answered.code.is_empty() || answered.code.len() > LONGEST_CODE {
-            return Err(Failed::Stale);
         }
         let token = self.redeem(issuer, &provider, answered.code, &pending.verifier).await?;
         id_token::check(&token, &issuer.client.issuer, &issuer.client.id, &pending.nonce)?;
@@ -160,6 +177,17 @@ impl SignIns {
         self.issuers.iter().find(|issuer| issuer.client.name == name).ok_or(Failed::Unknown)
     }
 
+    /// Waits for a turn, of which an address has a few.
+    async fn turn(&self, from: IpAddr) -> Result<(Slot, SemaphorePermit<'_>), Failed> {
+        let slot = self.addresses.enter(from, std::time::Instant::now()).ok_or(Failed::Busy)?;
+        // It is not given up for another one.
+        slot.prove();
+        match timeout(WAIT, self.turns.acquire()).await {
+            Ok(Ok(turn)) => Ok((slot, turn)),
+            _ => Err(Failed::Busy),
+        }
+    }
+
     /// Exchanges a code for an ID token (RFC 6749, 4.1.3).
     async fn redeem(
         &self,
@@ -168,8 +196,6 @@ impl SignIns {
         code: &str,
         verifier: &str,
     ) -> Result<String, Failed> {
-        let turn = timeout(WAIT, self.turns.acquire()).await;
-        let Ok(Ok(_turn)) = turn else { return Err(Failed::Busy) };
         let (form, headers) = self.form(issuer, provider, code, verifier);
         let answer = post_form(&self.tls, &provider.token, &headers, &form, LARGEST, PATIENCE).await;
         let (status, body) = answer.map_err(|why| Failed::Issuer(format!("its token endpoint: {why}")))?;

@@ -36,6 +36,9 @@ fn document(server: &Server) -> Value {
     })
 }
 
+/// Address of the browsers.
+const BROWSER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
 fn now() -> SystemTime {
     SystemTime::now()
 }
@@ -62,7 +65,7 @@ impl Scene {
     }
 
     async fn finish(&self, cookie: &str, answered: Answered<'_>) -> Result<String, Failed> {
-        let finished = self.sign_ins.finish(cookie, answered, now()).await?;
+        let finished = self.sign_ins.finish(cookie, answered, BROWSER, now()).await?;
         assert_eq!(finished.to, "/approvals");
         Ok(finished.token)
     }
@@ -140,7 +143,7 @@ async fn an_answer_counts_only_in_the_browser_that_began() {
         assert_eq!(scene.finish(cookie, answered).await, Err(Failed::Stale));
     }
     let late = now() + Duration::from_secs(crate::LIFE);
-    assert!(matches!(scene.sign_ins.finish(&cookie, answered, late).await, Err(Failed::Stale)));
+    assert!(matches!(scene.sign_ins.finish(&cookie, answered, BROWSER, late).await, Err(Failed::Stale)));
     for wrong in [
         Answered { state: "", ..answered },
         Answered { code: "", ..answered },
@@ -157,6 +160,56 @@ async fn an_answer_counts_only_in_the_browser_that_began() {
 }
 
 #[tokio::test]
+async fn a_cookie_is_spent_with_the_first_answer() {
+    let scene = scene(None).await;
+    let asked_for_tokens =
+        || scene.server.asked.borrow().iter().filter(|request| request.starts_with("POST")).count();
+    let (cookie, asked) = scene.begin().await;
+    scene.grant(&asked, &[]);
+    let answered = Answered { state: &asked["state"], code: "c", ..Answered::default() };
+    scene.finish(&cookie, answered).await.unwrap();
+    for replayed in [answered, Answered { code: "another", ..answered }] {
+        assert_eq!(scene.finish(&cookie, replayed).await, Err(Failed::Stale));
+    }
+    assert_eq!(asked_for_tokens(), 1);
+
+    // An error spends it, too, and so does a token that is for another sign-in.
+    let (cookie, asked) = scene.begin().await;
+    let answered = Answered { state: &asked["state"], code: "c", ..Answered::default() };
+    let denied = Answered { error: "access_denied", ..answered };
+    assert!(matches!(scene.finish(&cookie, denied).await, Err(Failed::Refused(_))));
+    assert_eq!(scene.finish(&cookie, answered).await, Err(Failed::Stale));
+    let (cookie, asked) = scene.begin().await;
+    let answered = Answered { state: &asked["state"], code: "c", ..Answered::default() };
+    assert!(matches!(scene.finish(&cookie, answered).await, Err(Failed::Token(_))));
+    assert_eq!(scene.finish(&cookie, answered).await, Err(Failed::Stale));
+    assert_eq!(asked_for_tokens(), 2);
+}
+
+#[tokio::test]
+async fn an_address_that_finishes_too_many_sign_ins_waits_and_spends_none() {
+    let scene = scene(None).await;
+    let most = usize::try_from(FINISHING.per_second).unwrap();
+    let mut begun = Vec::new();
+    for _ in 0..=2 * most {
+        begun.push(scene.begin().await);
+    }
+    let mut busy = Vec::new();
+    for (cookie, asked) in &begun {
+        let denied = Answered { state: &asked["state"], error: "access_denied", ..Answered::default() };
+        match scene.finish(cookie, denied).await {
+            Err(Failed::Busy) => busy.push((cookie, asked)),
+            other => assert!(matches!(other, Err(Failed::Refused(_))), "{other:?}"),
+        }
+    }
+    let (cookie, asked) = busy.pop().expect("no sign-in had to wait");
+    scene.grant(asked, &[]);
+    let answered = Answered { state: &asked["state"], code: "c", ..Answered::default() };
+    let other = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+    assert!(scene.sign_ins.finish(cookie, answered, other, now()).await.is_ok());
+}
+
+#[tokio::test]
 async fn an_issuer_that_names_itself_has_to_do_so() {
     let scene = scene(None).await;
     let mut document = document(&scene.server);
@@ -170,11 +223,11 @@ async fn an_issuer_that_names_itself_has_to_do_so() {
 #[tokio::test]
 async fn a_token_for_another_sign_in_client_or_issuer_is_refused() {
     let scene = scene(None).await;
-    let (cookie, asked) = scene.begin().await;
-    let answered = Answered { state: &asked["state"], code: "c", ..Answered::default() };
     for (key, value) in
         [("nonce", json!("another")), ("aud", json!("another")), ("iss", json!("https://evil.example.org"))]
     {
+        let (cookie, asked) = scene.begin().await;
+        let answered = Answered { state: &asked["state"], code: "c", ..Answered::default() };
         scene.grant(&asked, &[(key, value)]);
         let failed = scene.finish(&cookie, answered).await.unwrap_err();
         assert!(matches!(failed, Failed::Token(_)), "{key}: {failed}");
@@ -185,8 +238,12 @@ async fn a_token_for_another_sign_in_client_or_issuer_is_refused() {
 async fn errors_of_an_issuer_are_for_people_and_have_no_secret() {
     let scene = scene(Some("s3cret")).await;
     let (cookie, asked) = scene.begin().await;
-    let answered = Answered { state: &asked["state"], code: "the-code", ..Answered::default() };
-    let denied = Answered { error: "access_denied", description: "<b>no</b>", ..answered };
+    let denied = Answered {
+        state: &asked["state"],
+        error: "access_denied",
+        description: "<b>no</b>",
+        ..Answered::default()
+    };
     let failed = scene.finish(&cookie, denied).await.unwrap_err();
     assert_eq!(failed, Failed::Refused("access_denied (<b>no</b>)".to_owned()));
     for (status, body, says) in [
@@ -198,6 +255,8 @@ async fn errors_of_an_issuer_are_for_people_and_have_no_secret() {
         (200, json!({ "id_token": 7 }), "no ID token"),
     ] {
         scene.server.say("/token", status, &body);
+        let (cookie, asked) = scene.begin().await;
+        let answered = Answered { state: &asked["state"], code: "the-code", ..Answered::default() };
         let failed = scene.finish(&cookie, answered).await.unwrap_err().to_string();
         assert!(failed.contains(says), "{says}: {failed}");
         for secret in ["s3cret", "the-code", &asked["nonce"]] {

@@ -8,6 +8,7 @@ mod id_token;
 mod pending;
 mod provider;
 mod settings;
+mod spent;
 #[cfg(test)]
 mod testing;
 

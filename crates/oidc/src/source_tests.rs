@@ -1,17 +1,9 @@
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rcgen::{CertificateParams, KeyPair};
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use webhook::Tls;
+use webhook::{Tls, testing};
 
 use super::{ASK, KeySource, MAX_SET, Source};
 use crate::condition::Held;
@@ -36,35 +28,16 @@ struct Server {
 }
 
 async fn server(max_age: Duration) -> Server {
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&key).unwrap();
-    let (certificate, key) =
-        (CertificateDer::from(certificate), PrivateKeyDer::try_from(key.serialize_der()).unwrap());
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.clone()], key)
-        .unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("https://localhost:{}/keys", listener.local_addr().unwrap().port());
     let (answer, said) = watch::channel(Vec::new());
     let (count, asked) = watch::channel(0);
-    tokio::spawn(async move {
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
-            let _ = stream.read(&mut [0; 4_096]).await;
-            count.send_modify(|count| *count += 1);
-            let answer = said.borrow().clone();
-            let _ = stream.write_all(&answer).await;
-            let _ = stream.shutdown().await;
-        }
-    });
-    let source = Source::Url { url, refresh: HOUR, max_age };
+    let (url, tls) = testing::serve(move |_| {
+        count.send_modify(|count| *count += 1);
+        said.borrow().clone()
+    })
+    .await;
+    let source = Source::Url { url: format!("{url}/keys"), refresh: HOUR, max_age };
     let source = KeySource::open("corp".into(), source).unwrap();
-    Server { answer, asked, source, tls: Tls::trusting([certificate]).unwrap() }
+    Server { answer, asked, source, tls }
 }
 
 impl Server {

@@ -6,7 +6,7 @@ use egress_rules::{HostName, Narrowed, Rules};
 use operations::Environment;
 use serde::Serialize;
 
-use crate::image_names::permits;
+use crate::image_names::{closeness, permits};
 
 /// Most bytes of a name: a label of a host name.
 const NAME: usize = 63;
@@ -22,7 +22,7 @@ const MEMORY: u64 = 16;
 /// Companions that runs of a profile may have. The default is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CompanionRules {
-    /// Images. A name that ends in `*` matches every name with that beginning.
+    /// Images. A name that ends in `*` matches every name with that beginning, and each name of an image counts as the others.
     pub images: Vec<String>,
     /// Most companions of one run.
     pub max: usize,
@@ -183,12 +183,10 @@ impl CompanionRules {
     /// Most companions that a profile may allow.
     pub const MOST: usize = 16;
 
-    /// Returns the rules for connections of companions with an image: those of the longest name that matches. `None` if there are none.
+    /// Returns the rules for connections of companions with an image: those of the closest name. `None` if there are none.
     pub fn rules_of(&self, image: &str) -> Option<&Rules> {
-        let matching = self.egress.iter().filter(|(name, _)| permits(std::slice::from_ref(name), image));
-        // A name without `*` is longer than one with it.
-        let length = |name: &str| (name.trim_end_matches('*').len(), !name.ends_with('*'));
-        matching.max_by_key(|(name, _)| length(name)).map(|(_, rules)| rules)
+        let matching = self.egress.iter().filter_map(|(name, rules)| Some((closeness(name, image)?, rules)));
+        matching.max_by_key(|(closeness, _)| *closeness).map(|(_, rules)| rules)
     }
 
     /// Returns the rules for connections of companions with an image; rules that allow nothing if there are none.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::names::{self, covers};
@@ -14,7 +14,7 @@ use crate::{
     Anomalies, Content, McpServer, Policy, Problems, Profile, RiskPolicy, holding, own_risk::default_risk,
     read, read_anomalies, read_mcp, read_tenants,
 };
-use document::{At, MAX_FILE_BYTES, Node, Problem, Sink, Step, line_of, nearest, parse};
+use document::{At, Node, Problem, Sink, Step, bounded, line_of, nearest, parse};
 use tenants::{Tenant, Tenants};
 
 /// Most files of a policy directory.
@@ -48,16 +48,7 @@ impl Policy {
     ///
     /// The files *replace* the built-in ones: a directory without roles has no roles.
     pub fn load_dir(directory: &Path) -> Result<Self, Problems> {
-        let paths = policy_files(directory)?;
-        let mut problems = Vec::new();
-        let mut files = Vec::new();
-        for path in paths {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            match read_bounded(&path) {
-                Ok(text) => files.push((name, text)),
-                Err(error) => problems.push(Problem::in_file(&name, format!("cannot be read: {error}"))),
-            }
-        }
+        let (files, mut problems) = read_files(directory)?;
         let loaded = Self::from_files(files);
         match loaded {
             Ok(policy) if problems.is_empty() => Ok(policy),
@@ -95,20 +86,7 @@ impl Policy {
 
     /// Returns the names and texts of the files that [`Self::load_dir`] would read, for a caller that sends them on.
     pub fn read_dir(directory: &Path) -> Result<Vec<(String, String)>, Problems> {
-        let read = |path: PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            match read_bounded(&path) {
-                Ok(text) => Ok((name, text)),
-                Err(error) => Err(Problem::in_file(&name, format!("cannot be read: {error}"))),
-            }
-        };
-        let (mut files, mut problems) = (Vec::new(), Vec::new());
-        for file in policy_files(directory)?.into_iter().map(read) {
-            match file {
-                Ok(file) => files.push(file),
-                Err(problem) => problems.push(problem),
-            }
-        }
+        let (files, problems) = read_files(directory)?;
         if problems.is_empty() { Ok(files) } else { Err(Problems(problems)) }
     }
 
@@ -388,12 +366,23 @@ fn policy_files(directory: &Path) -> Result<Vec<PathBuf>, Problems> {
     Ok(paths)
 }
 
+/// Reads the files of a directory: their names with their texts, and the problems of those that cannot be read.
+fn read_files(directory: &Path) -> Result<(Vec<(String, String)>, Vec<Problem>), Problems> {
+    let (mut files, mut problems) = (Vec::new(), Vec::new());
+    for path in policy_files(directory)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match read_bounded(&path) {
+            Ok(text) => files.push((name, text)),
+            Err(error) => problems.push(Problem::in_file(&name, format!("cannot be read: {error}"))),
+        }
+    }
+    Ok((files, problems))
+}
+
 fn read_bounded(path: &Path) -> io::Result<String> {
     // Opening a FIFO would wait for a writer.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
-    let mut text = String::new();
-    File::open(path)?.take(MAX_FILE_BYTES as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
+    bounded(File::open(path)?)
 }

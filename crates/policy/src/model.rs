@@ -266,7 +266,8 @@ impl Profile {
 
     /// Returns true if a run of this profile may use `image`. `None` is the profile's own or the default image.
     pub fn permits_image(&self, image: Option<&str>) -> bool {
-        image.is_none_or(|image| self.image.as_deref() == Some(image) || permits(&self.allowed_images, image))
+        image
+            .is_none_or(|image| permits(self.image.as_slice(), image) || permits(&self.allowed_images, image))
     }
 
     /// Returns the bounds that a lane enforces.

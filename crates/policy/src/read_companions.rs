@@ -40,10 +40,15 @@ pub(super) fn companions(at: Option<&At<'_>>, egress: &Rules) -> CompanionRules 
 
 /// Reads the rules for connections of companions, by their images.
 fn egress_of_images(at: &At<'_>, images: &[String]) -> BTreeMap<String, Rules> {
-    let entries = at.entries().into_iter();
-    let read = entries.map(|(image, at)| {
+    let entries = at.entries();
+    let names: Vec<String> = entries.iter().map(|(image, _)| (*image).to_owned()).collect();
+    let read = entries.into_iter().map(|(image, at)| {
         if !permits(images, image) {
             at.problem("`images` does not have these images");
+        }
+        let is_same = |other: &&String| *other != image && !other.ends_with('*');
+        if names.iter().filter(is_same).any(|other| permits(std::slice::from_ref(other), image)) {
+            at.problem("another key is a name of the same image: keep one");
         }
         let rules = read_egress::egress(Some(&at));
         if !rules.settings().budget.is_unbounded() {
@@ -155,6 +160,17 @@ mod tests {
     }
 
     #[test]
+    fn no_other_name_of_an_image_gets_it_other_rules() {
+        let rule = "{host: files.example.org, ports: [443], decision: allow}";
+        let written =
+            format!("{{images: [\"*\"], egress: {{\"db:15\": {{rules: []}}, \"*\": {{rules: [{rule}]}}}}}}");
+        let policy = loaded(&written).unwrap();
+        let rules = &policy.profile("p").unwrap().companions;
+        let opens = |image: &str| rules.rules_of(image).unwrap().settings().rules.len();
+        assert_eq!((opens("db:15"), opens("library/db:15"), opens("db:16")), (0, 0, 1));
+    }
+
+    #[test]
     fn a_profile_without_companions_keeps_its_digest() {
         let text = "profiles: {p: {operations: {}}}\nroles: {r: {allow: \"*\"}}\n";
         let policy = Policy::from_files([("p.yaml", text)]).unwrap();
@@ -197,6 +213,10 @@ mod tests {
             (
                 "{images: [a], defaults: [{name: db, image: a, egress: {rules: [], budget: {run: {requests: 1}}}}]}",
                 "defaults: db: egress: has a `budget`",
+            ),
+            (
+                "{images: [a], egress: {a: {rules: []}, \"a:latest\": {rules: []}}}",
+                "egress.a: another key is a name of the same image",
             ),
             ("{images: [a], default: []}", "default: unknown key"),
         ] {

@@ -46,6 +46,19 @@ impl Runs {
         self.release_all(id, move |held| *held == hold).await
     }
 
+    /// Ends a hold. A run that cannot continue is ended, so that it does not stay frozen.
+    pub async fn release_or_end(&self, id: RunId, hold: &Hold) {
+        let Err(refusal) = self.release(id, hold).await else { return };
+        // The run has ended, and its holds with it.
+        if matches!(refusal.reason, Reason::RunNotReady | Reason::RunLost | Reason::NotFound) {
+            return;
+        }
+        tracing::error!(run = %id, ?hold, why = refusal.message, "a frozen run cannot be resumed and is ended");
+        if let Ok(living) = self.living_run(id) {
+            living.fail(refusal).await;
+        }
+    }
+
     /// Ends all holds for which `which` returns true.
     pub async fn release_all(
         &self,

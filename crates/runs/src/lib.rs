@@ -51,7 +51,7 @@ pub use ::run_record as record;
 pub use egress::{Answer, Change, PushQuestion, PushUpdate, Question};
 pub use egress_rules::Rules;
 
-pub use ::leftovers::{remove_others, remove_tree};
+pub use ::leftovers::{remove_tree, remove_unknown};
 pub use bases::Bases;
 pub use checkpoints::{Checkpoints, Origin};
 pub use default_image::{DefaultImageSource, NoDefaultImage, read as read_busybox};

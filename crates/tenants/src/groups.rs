@@ -4,18 +4,17 @@
 //! has no entry.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{RwLock, RwLockReadGuard};
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 
+use crate::state_file::StateFile;
+
 /// Most principals that have a group. Beyond that, the one that was not seen for the longest time loses its own until its next request.
 const MOST: usize = 4_096;
-/// Longest file, bytes.
-const LONGEST: u64 = 16 << 20;
 /// Time between two notes that a principal was seen, seconds.
 const SEEN: i64 = 3_600;
 /// Version of the file. A daemon that cannot read the file knows no groups until the next tokens.
@@ -46,10 +45,8 @@ struct State {
 /// The groups of all principals.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    path: PathBuf,
+    file: StateFile,
     state: RwLock<State>,
-    /// Held while the file is written, so that no older groups replace newer ones.
-    writing: Mutex<()>,
 }
 
 /// A look at all groups.
@@ -65,7 +62,8 @@ impl Look<'_> {
 impl Groups {
     /// Opens the groups. If the file cannot be read, principals have none until their next request.
     pub(crate) fn open(path: &Path) -> Self {
-        let principals = read(path).unwrap_or_else(|error| {
+        let file = StateFile::new(path);
+        let principals = read(&file).unwrap_or_else(|error| {
             tracing::error!(
                 %error,
                 file = %path.display(),
@@ -74,7 +72,7 @@ impl Groups {
             BTreeMap::new()
         });
         let state = RwLock::new(State { principals, is_changed: false });
-        Self { path: path.to_owned(), state, writing: Mutex::default() }
+        Self { file, state }
     }
 
     /// Looks at the groups, which must not change meanwhile.
@@ -110,34 +108,17 @@ impl Groups {
 
     /// Writes the groups if they have changed. Blocks on the disk.
     pub(crate) fn write(&self) -> io::Result<()> {
-        let _writing = self.writing.lock();
-        let mut state = self.state.write();
-        if !std::mem::take(&mut state.is_changed) {
-            return Ok(());
-        }
-        let kept = Kept { format: FORMAT, principals: state.principals.clone() };
-        drop(state);
-        let written = serde_json::to_vec(&kept)
-            .map_err(io::Error::other)
-            .and_then(|text| atomic_file::replace(&self.path, |file| file.write_all(&text)));
-        if written.is_err() {
-            self.state.write().is_changed = true;
-        }
-        written
+        let changed = || {
+            let mut state = self.state.write();
+            let is_changed = std::mem::take(&mut state.is_changed);
+            is_changed.then(|| Kept { format: FORMAT, principals: state.principals.clone() })
+        };
+        self.file.write(changed, || self.state.write().is_changed = true)
     }
 }
 
-fn read(path: &Path) -> io::Result<BTreeMap<String, Membership>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        file => file?,
-    };
-    let mut text = Vec::new();
-    file.take(LONGEST + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > LONGEST {
-        return Err(io::Error::other("it is too large"));
-    }
-    let kept: Kept = serde_json::from_slice(&text)?;
+fn read(file: &StateFile) -> io::Result<BTreeMap<String, Membership>> {
+    let Some(kept) = file.read::<Kept>()? else { return Ok(BTreeMap::new()) };
     if kept.format != FORMAT {
         return Err(io::Error::other(format!("it has the version {}", kept.format)));
     }

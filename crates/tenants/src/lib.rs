@@ -6,6 +6,7 @@ mod bounds;
 mod exceeded;
 mod groups;
 mod share;
+mod state_file;
 mod table;
 mod tenancy;
 mod traffic;

@@ -1,21 +1,19 @@
 //! Bytes that the connections of each principal have moved on the present day, and the file in which they outlive the daemon.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 
+use crate::state_file::StateFile;
 use crate::table::Tenants;
 
 /// Most principals that are counted apart on one day. Further ones share one count, which holds for each of them.
 const MOST: usize = 4_096;
-/// Longest file, bytes.
-const LONGEST: u64 = 16 << 20;
 /// Version of the file. A daemon that cannot read the file refuses connections of bounded tenants for the rest of the day.
 pub const FORMAT: u32 = 1;
 /// Seconds of a day.
@@ -73,10 +71,8 @@ impl Sums {
 /// Traffic of all principals.
 #[derive(Debug)]
 pub(crate) struct Traffic {
-    path: PathBuf,
+    file: StateFile,
     state: Mutex<State>,
-    /// Held while the file is written, so that no older counts replace newer ones.
-    writing: Mutex<()>,
 }
 
 /// Returns the number of the day of a moment.
@@ -101,8 +97,8 @@ impl State {
 impl Traffic {
     /// Opens the counts. If the file cannot be read, those of today are unknown.
     pub(crate) fn open(path: &Path, now: Timestamp) -> Self {
-        let mut state = State::default();
-        match read(path) {
+        let (file, mut state) = (StateFile::new(path), State::default());
+        match file.read::<Counts>() {
             Ok(counts) => state.counts = counts.unwrap_or_default(),
             Err(error) => {
                 tracing::error!(
@@ -114,7 +110,7 @@ impl Traffic {
             }
         }
         state.turn(now);
-        Self { path: path.to_owned(), state: Mutex::new(state), writing: Mutex::default() }
+        Self { file, state: Mutex::new(state) }
     }
 
     /// Counts bytes of connections of a principal, which may be in a group.
@@ -171,39 +167,15 @@ impl Traffic {
 
     /// Writes the counts if they have changed. Blocks on the disk.
     pub(crate) fn write(&self) -> io::Result<()> {
-        let _writing = self.writing.lock();
-        let mut state = self.state.lock();
-        if !std::mem::take(&mut state.is_changed) {
-            return Ok(());
-        }
-        // A file that could not be read stays for the operator while its counts would matter.
-        if state.unknown == Some(state.counts.day) {
-            return Ok(());
-        }
-        let counts = state.counts.clone();
-        drop(state);
-        let written = serde_json::to_vec(&counts)
-            .map_err(io::Error::other)
-            .and_then(|text| atomic_file::replace(&self.path, |file| file.write_all(&text)));
-        if written.is_err() {
-            self.state.lock().is_changed = true;
-        }
-        written
+        let changed = || {
+            let mut state = self.state.lock();
+            let is_changed = std::mem::take(&mut state.is_changed);
+            // A file that could not be read stays for the operator while its counts would matter.
+            let is_known = state.unknown != Some(state.counts.day);
+            (is_changed && is_known).then(|| state.counts.clone())
+        };
+        self.file.write(changed, || self.state.lock().is_changed = true)
     }
-}
-
-/// Reads the file. `None` if there is none.
-fn read(path: &Path) -> io::Result<Option<Counts>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
-    let mut text = Vec::new();
-    file.take(LONGEST + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > LONGEST {
-        return Err(io::Error::other("it is too large"));
-    }
-    Ok(Some(serde_json::from_slice(&text)?))
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@
 use std::sync::Arc;
 
 use identity::{Principal, RunId, SessionId};
-use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
 use runs::record::Hold;
@@ -52,7 +51,7 @@ impl Pause {
     pub(super) async fn end(mut self) -> UnixMillis {
         let until = UnixMillis::now();
         if let Some(hold) = self.hold.take() {
-            release(&self.runs, self.run, &hold).await;
+            self.runs.release_or_end(self.run, &hold).await;
         }
         until
     }
@@ -62,23 +61,7 @@ impl Drop for Pause {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
             let (runs, run) = (self.runs.clone(), self.run);
-            self.tasks.spawn(async move { release(&runs, run, &hold).await });
-        }
-    }
-}
-
-/// Releases the hold. A run that cannot resume is ended, so that it does not stay frozen.
-async fn release(runs: &Runs, run: RunId, hold: &Hold) {
-    match runs.release(run, hold).await {
-        Ok(()) => {}
-        // The run has ended, and its holds with it.
-        Err(refusal)
-            if matches!(refusal.reason, Reason::RunNotReady | Reason::RunLost | Reason::NotFound) => {}
-        Err(refusal) => {
-            tracing::error!(%run, why = refusal.message, "a run that was paused for a terminal cannot be resumed and is ended");
-            if let Ok(living) = runs.living_run(run) {
-                living.fail(refusal).await;
-            }
+            self.tasks.spawn(async move { runs.release_or_end(run, &hold).await });
         }
     }
 }

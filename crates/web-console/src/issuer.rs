@@ -67,7 +67,7 @@ async fn finish(
         issuer: query.get("iss"),
     };
     let pending = cookie(&headers, &name(&state)).unwrap_or_default();
-    let failed = match issuers.finish(&pending, answered, SystemTime::now()).await {
+    let failed = match issuers.finish(&pending, answered, connection.address, SystemTime::now()).await {
         Ok(finished) => {
             let to = own_path(&finished.to);
             let token = Token::parse(&finished.token);

@@ -3,10 +3,7 @@
 //! Only sessions of users of this host are kept. The file has the digests of their cookies, and is sealed with the daemon's key, so that
 //! none can be added. A token is kept nowhere but in memory, so its holder signs in again; so does the holder of a certificate.
 
-#![expect(clippy::disallowed_methods, reason = "a file of the daemon's own: console.sessions")]
-
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use seal::Seal;
@@ -53,12 +50,7 @@ impl Kept {
     }
 
     fn try_read(&self) -> io::Result<Vec<KeptSession>> {
-        let file = match File::open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            file => file?,
-        };
-        let mut sealed = Vec::new();
-        file.take(LARGEST).read_to_end(&mut sealed)?;
+        let Some(sealed) = atomic_file::read(&self.path, LARGEST)? else { return Ok(Vec::new()) };
         let plain = self.seal.unseal(CONTEXT, &sealed).map_err(io::Error::other)?;
         serde_json::from_slice(&plain).map_err(io::Error::other)
     }

@@ -9,6 +9,8 @@ mod fetch;
 mod send;
 mod sign;
 mod target;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tls;
 
 pub use dial::{Stream, dial};

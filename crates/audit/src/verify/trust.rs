@@ -1,15 +1,13 @@
 //! The keys that may sign, and the checkpoints that are stored beside the log or were given.
 
 use std::collections::{BTreeMap, btree_map};
-use std::fs;
 use std::io;
-use std::path::Path;
 
+use super::files::{self, LogFiles};
 use crate::checkpoint::{self, Checkpoint, DIRECTORY, handover, origin};
 use crate::hash::LogId;
 use crate::ledger::KeyEntry;
 use crate::note::{Note, VerifierKey};
-use crate::storage;
 
 /// The keys of a log, as they come into force one after the other.
 #[derive(Debug)]
@@ -66,22 +64,13 @@ pub(super) struct Shelf(BTreeMap<u64, Vec<Waiting>>);
 
 impl Shelf {
     /// Loads the checkpoints that are stored beside the segments, and adds the given ones.
-    pub(super) fn load(dir: &Path, given: Vec<(String, Checkpoint)>) -> io::Result<Self> {
+    pub(super) fn load(files: &dyn LogFiles, given: Vec<(String, Checkpoint)>) -> io::Result<Self> {
         let mut shelf: BTreeMap<u64, Vec<Waiting>> = BTreeMap::new();
-        let entries = match fs::read_dir(dir.join(DIRECTORY)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            entries => Some(entries?),
-        };
-        for entry in entries.into_iter().flatten() {
-            let file_name = entry?.file_name();
-            let Some((text, size)) =
-                file_name.to_str().and_then(|name| Some((name, checkpoint::size_of(name)?)))
-            else {
-                continue;
-            };
+        for text in files.names(Some(DIRECTORY))? {
+            let Some(size) = checkpoint::size_of(&text) else { continue };
             let name = format!("{DIRECTORY}/{text}");
             // It was removed since the directory was read: only the newest are kept.
-            let Some(bytes) = storage::load(dir, &name)? else { continue };
+            let Some(bytes) = files::load(files, &name)? else { continue };
             let note = std::str::from_utf8(&bytes).ok();
             let checkpoint = note.and_then(Checkpoint::parse).filter(|parsed| parsed.size == size);
             shelf.entry(size).or_default().push(Waiting { name, checkpoint });

@@ -1,8 +1,8 @@
 //! One pass over the log, record by record.
 
 use std::io;
-use std::path::Path;
 
+use super::files::{self, LogFiles};
 use super::trust::{Shelf, Trust};
 use super::{Against, Integrity, Progress, Report};
 use crate::canonical;
@@ -10,11 +10,9 @@ use crate::chain::{Break, Damage};
 use crate::checkpoint::Checkpoint;
 use crate::ledger::{Ledger, Mark};
 use crate::lines::{Lines, Next};
-use crate::packed;
 use crate::record::Head;
 use crate::removal::{self, Removed};
-use crate::segment::{self, Segment, SegmentName};
-use crate::storage;
+use crate::segment::{Segment, SegmentName};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
@@ -36,7 +34,7 @@ impl From<io::Error> for Stop {
 }
 
 pub(super) struct Walk<'a> {
-    dir: &'a Path,
+    files: &'a dyn LogFiles,
     scope: Scope,
     /// Segments with their lengths at the beginning. Records that are appended later are not read.
     segments: Vec<(Segment, u64)>,
@@ -59,22 +57,22 @@ const STEP: u64 = 1024 * 1024;
 
 impl<'a> Walk<'a> {
     pub(super) fn new(
-        dir: &'a Path,
+        files: &'a dyn LogFiles,
         against: Against,
         scope: Scope,
         progress: &'a mut dyn FnMut(Progress),
     ) -> io::Result<Self> {
         // Loaded before the lengths are read. A writer may add a checkpoint or a removal at any time, and the records that it names are
         // then among those that are read.
-        let removal = storage::load(dir, removal::FILE)?;
-        let shelf = Shelf::load(dir, against.checkpoints)?;
+        let removal = files::load(files, removal::FILE)?;
+        let shelf = Shelf::load(files, against.checkpoints)?;
         let mut segments = Vec::new();
-        for segment in segment::list(dir)? {
-            segments.push((segment, segment.path(dir).metadata()?.len()));
+        for segment in files::segments(files)? {
+            segments.push((segment, files.length(&segment.to_string())?));
         }
         let total = segments.iter().map(|(_, length)| length).sum();
         Ok(Self {
-            dir,
+            files,
             scope,
             segments,
             known: against.head,
@@ -180,12 +178,12 @@ impl<'a> Walk<'a> {
         if name.0 < next {
             return Err(self.broken(segment, 0, Damage::Duplicated));
         }
-        if segment.packed && packed::length(&segment.path(self.dir))?.is_none() {
+        if files::is_spoilt(self.files, segment)? {
             return Err(self.broken(segment, 0, Damage::Packed));
         }
         let last = index + 1 == self.segments.len();
         let limit = if segment.packed { u64::MAX } else { length };
-        let mut lines = Lines::limited(segment.open(self.dir)?, 0, limit);
+        let mut lines = Lines::limited(files::open(self.files, segment)?, 0, limit);
         let mut told = 0;
         loop {
             match lines.next()? {
@@ -310,11 +308,11 @@ impl<'a> Walk<'a> {
     fn appears_behind(&self, index: usize, mut from: u64) -> io::Result<bool> {
         let chain = self.ledger.chain;
         for (segment, length) in &self.segments[index..] {
-            if segment.packed && packed::length(&segment.path(self.dir))?.is_none() {
+            if files::is_spoilt(self.files, *segment)? {
                 continue;
             }
             let limit = if segment.packed { u64::MAX } else { *length };
-            let mut lines = Lines::limited(segment.open(self.dir)?, from, limit);
+            let mut lines = Lines::limited(files::open(self.files, *segment)?, from, limit);
             from = 0;
             while let Next::Line { at, .. } = lines.next()? {
                 let line = lines.bytes(&at);

@@ -149,7 +149,7 @@ impl Journal {
             call: self.common.call_id.clone().unwrap_or_default(),
             run: self.common.run_id.clone().unwrap_or_default(),
             operation: Operation::closed_name(self.common.operation.as_deref().unwrap_or_default()),
-            outcome: status_name(outcome.status),
+            outcome: outcome.status.name(),
             reason: outcome.reason.as_deref(),
             exit_code: outcome.exit_code,
             approval: self.common.approval_id.as_deref(),
@@ -320,18 +320,6 @@ impl Journal {
         };
         times.recorded();
         recorded
-    }
-}
-
-/// Returns the name of a status on record.
-fn status_name(status: Status) -> &'static str {
-    match status {
-        Status::Succeeded => "succeeded",
-        Status::Failed => "failed",
-        Status::Denied => "denied",
-        Status::PendingApproval => "pending_approval",
-        Status::Interrupted => "interrupted",
-        Status::Unknown => "unknown",
     }
 }
 

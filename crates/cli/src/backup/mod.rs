@@ -6,7 +6,7 @@ mod verify;
 
 use std::path::Path;
 
-use ::backup::{Checked, Unpacked};
+use ::backup::{Checked, Verification};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
@@ -21,17 +21,16 @@ crate::verbs::verbs! {
 const LEFT_BEHIND: &str = "not in it: containers, workspaces, bases, checkpoints, mirrors, output of commands and recordings. Runs that \
                            were alive end when it is restored. The configuration and the policy are files of their own";
 
-/// Verifies a backup on the disk. Its log is unpacked beside it meanwhile, and is removed also if the future is dropped.
+/// Verifies a backup on the disk. Its log takes space beside it meanwhile, without a name. The verification ends if the future is dropped.
 async fn check(file: &Path, key_file: Option<&Path>) -> Result<Checked, Failure> {
     let name = file.display();
-    let place = Unpacked::beside(file)
-        .map_err(|error| Failure::failed(format!("cannot unpack the log beside {name}: {error}")))?;
-    let checked = tokio::task::spawn_blocking(place.verify(file, key_file)).await;
+    let verification = Verification::new();
+    let checked = tokio::task::spawn_blocking(verification.of(file, key_file)).await;
     let checked = checked.map_err(|error| Failure::failed(error.to_string()))?;
     checked.map_err(|error| Failure::failed(format!("{name}: {}", chain(&error))))
 }
 
-/// Does the work, or drops it at Ctrl-C, SIGTERM or the end of the terminal, so that it removes its files.
+/// Does the work, or drops it at Ctrl-C, SIGTERM or the end of the terminal, so that it ends what it began.
 async fn interruptible<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let [mut interrupt, mut terminate, mut hangup] =
         [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
@@ -64,10 +63,10 @@ mod tests {
     use crate::exit::Exit;
 
     #[tokio::test]
-    async fn a_signal_drops_the_work_and_with_it_its_files() {
+    async fn a_signal_drops_the_work_and_what_it_holds() {
         let held = Arc::new(());
         let work = async {
-            let _files = held.clone();
+            let _held = held.clone();
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
             std::future::pending().await
         };

@@ -12,7 +12,7 @@ use crate::time;
 
 /// Verify a backup without a daemon: every file, and the audit log with its signatures.
 ///
-/// The log is unpacked beside the file meanwhile.
+/// The log takes space beside the file meanwhile, and leaves nothing, also after a kill.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer backup verify cofferdam.backup --key-file backup.key")]
 pub(crate) struct Verify {

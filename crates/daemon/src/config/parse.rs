@@ -3,13 +3,13 @@
 #![expect(clippy::disallowed_methods, reason = "the configuration")]
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
-use document::MAX_FILE_BYTES;
+use document::bounded;
 use sha2::{Digest as _, Sha256};
 
 use super::{Config, Problems, Text, read};
@@ -23,7 +23,7 @@ const ATTEMPTS: u32 = 40;
 
 /// Loads and validates `path`.
 pub(crate) fn load(path: &Path) -> anyhow::Result<Config> {
-    let text = File::open(path).and_then(text).map_err(|error| unreadable(path, &error))?;
+    let text = File::open(path).and_then(bounded).map_err(|error| unreadable(path, &error))?;
     Ok(parse(&path.display().to_string(), &text)?)
 }
 
@@ -39,12 +39,6 @@ fn unreadable(path: &Path, error: &io::Error) -> anyhow::Error {
     anyhow::anyhow!("the configuration {} cannot be read: {error}", path.display())
 }
 
-fn text(file: File) -> io::Result<String> {
-    let mut text = String::new();
-    file.take(MAX_FILE_BYTES as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
-}
-
 /// Returns the text of a file that has not changed lately, and did not while it was read.
 fn settled(path: &Path) -> io::Result<String> {
     for _ in 0..ATTEMPTS {
@@ -57,7 +51,7 @@ fn settled(path: &Path) -> io::Result<String> {
         let is_settled =
             before.modified()?.max(changed(&before)).elapsed().map_or(true, |since| since >= SETTLED);
         if is_settled {
-            let read = text(File::open(path)?);
+            let read = bounded(File::open(path)?);
             if same(&before, &std::fs::metadata(path)?) {
                 return read;
             }

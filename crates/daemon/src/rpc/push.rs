@@ -53,14 +53,11 @@ impl PushService for Service {
         let wanted = Wanted { name, endpoint, p256dh, auth };
         let audit = self.audit.clone();
         let made = self.tasks.spawn(async move {
-            let made = push.subscribe(&principal.name, wanted).await?;
-            let recorded = audit.record(event(&principal.name, &made, "subscribed")).await;
-            if let Err(unavailable) = recorded {
-                // Its notices have links that open approvals as this principal.
-                let _ = push.unsubscribe(&principal.name, &made.id).await;
-                return Err(Refusal::from(unavailable));
-            }
-            Ok(made)
+            let subscribed = |made: Subscription| {
+                let event = event(&made.principal, &made, "subscribed");
+                async move { audit.record(event).await.map(drop).map_err(Refusal::from) }
+            };
+            push.subscribe(&principal.name, wanted, subscribed).await
         });
         let made = made.await;
         let made = made.map_err(|error| Refusal::internal("subscribing", &error))??;

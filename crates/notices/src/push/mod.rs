@@ -108,8 +108,15 @@ impl Push {
         self.vapid.public_key().to_vec()
     }
 
-    /// Subscribes a browser of a principal, or renews its subscription.
-    pub async fn subscribe(&self, principal: &str, wanted: Wanted) -> Result<Subscription, Refusal> {
+    /// Subscribes a browser of a principal, or renews its subscription, after `record` has put that on record.
+    ///
+    /// No notice goes to a browser that is not on record: the links in notices open approvals as the principal.
+    pub async fn subscribe<R: Future<Output = Result<(), Refusal>> + Send>(
+        &self,
+        principal: &str,
+        wanted: Wanted,
+        record: impl FnOnce(Subscription) -> R + Send,
+    ) -> Result<Subscription, Refusal> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._- ".contains(c);
         if wanted.name.is_empty() || wanted.name.len() > MAX_NAME || !wanted.name.chars().all(plain) {
             return Err(Refusal::invalid(
@@ -154,6 +161,7 @@ impl Push {
             created_at: same.map_or(now, |same| same.created_at),
             expires_at: UnixMillis(now.0.saturating_add(LIFE)),
         };
+        record(subscription.clone()).await?;
         let kept = subscription.clone();
         let kept = self
             .store

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hkdf::Hkdf;
 use operations::Reason;
+use refusal::Refusal;
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::agreement::{ECDH_P256, EphemeralPrivateKey, UnparsedPublicKey, agree_ephemeral};
 use ring::rand::SystemRandom;
@@ -12,7 +13,7 @@ use sha2::Sha256;
 use store::{OutcomeBounds, Store};
 use webhook::Target;
 
-use super::{Hosts, MAX_OF_PRINCIPAL, Push, PushSettings, Wanted};
+use super::{Hosts, MAX_OF_PRINCIPAL, Push, PushSettings, Subscription, Wanted};
 
 /// A browser, which reads one message.
 pub(super) struct Browser {
@@ -71,6 +72,32 @@ fn wanted(name: &str) -> Wanted {
     }
 }
 
+/// Puts a subscription on record.
+async fn on_record(_: Subscription) -> Result<(), Refusal> {
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_subscription_is_on_record_before_it_is_there() {
+    let place = tempfile::tempdir().unwrap();
+    let open = || {
+        let store = Store::open(&place.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
+        Push::open(store, settings()).unwrap()
+    };
+    {
+        let push = open();
+        let refused = |made: Subscription| {
+            let stored = push.store.push_subscriptions().unwrap().len();
+            assert!(push.list("token:a").is_empty() && stored == 1, "the key alone is stored: {made:?}");
+            async { Err(Refusal::new(Reason::Overloaded, "the log takes no records")) }
+        };
+        let refused = push.subscribe("token:a", wanted("phone"), refused).await.unwrap_err();
+        assert_eq!(refused.reason, Reason::Overloaded);
+        assert!(push.list("token:a").is_empty());
+    }
+    assert!(open().list("token:a").is_empty(), "it would get notices after a restart");
+}
+
 #[tokio::test]
 async fn subscriptions_and_the_key_outlive_the_daemon_and_belong_to_their_principal() {
     let place = tempfile::tempdir().unwrap();
@@ -80,10 +107,10 @@ async fn subscriptions_and_the_key_outlive_the_daemon_and_belong_to_their_princi
     };
     let (key, id) = {
         let push = open();
-        let made = push.subscribe("token:a", wanted("phone")).await.unwrap();
-        let again = push.subscribe("token:a", wanted("phone")).await.unwrap();
+        let made = push.subscribe("token:a", wanted("phone"), on_record).await.unwrap();
+        let again = push.subscribe("token:a", wanted("phone"), on_record).await.unwrap();
         assert_eq!((&made.id, made.created_at), (&again.id, again.created_at), "it is renewed");
-        let other = push.subscribe("token:b", wanted("phone")).await.unwrap_err();
+        let other = push.subscribe("token:b", wanted("phone"), on_record).await.unwrap_err();
         assert_eq!(other.reason, Reason::AlreadyExists);
         (push.key(), made.id)
     };
@@ -113,14 +140,17 @@ async fn subscriptions_are_bounded_and_checked() {
     for change in changes {
         let mut bad = wanted("phone");
         change(&mut bad);
-        assert_eq!(push.subscribe("token:a", bad).await.unwrap_err().reason, Reason::InvalidArgument);
+        assert_eq!(
+            push.subscribe("token:a", bad, on_record).await.unwrap_err().reason,
+            Reason::InvalidArgument
+        );
     }
     for nr in 0..MAX_OF_PRINCIPAL {
-        push.subscribe("token:a", wanted(&nr.to_string())).await.unwrap();
+        push.subscribe("token:a", wanted(&nr.to_string()), on_record).await.unwrap();
     }
-    let over = push.subscribe("token:a", wanted("more")).await.unwrap_err();
+    let over = push.subscribe("token:a", wanted("more"), on_record).await.unwrap_err();
     assert_eq!(over.reason, Reason::Overloaded);
-    push.subscribe("token:b", wanted("more")).await.unwrap();
+    push.subscribe("token:b", wanted("more"), on_record).await.unwrap();
 }
 
 #[test]
