@@ -24,18 +24,21 @@ fn agent(daemon: &Daemon) -> String {
     daemon.told("agent checks are answered address=")
 }
 
-    /// Connections that the balancer keeps of a hundred without a word of TLS, all of one address.
-    async fn silent_connections(&self) -> Vec<TcpStream> {
-        let (port, mut all) = (self.port, JoinSet::new());
-        for _ in 0..100 {
-            all.spawn(async move {
-                let socket = TcpSocket::new_v4().unwrap();
-                socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-                let mut stream = socket.connect(([127, 0, 0, 1], port).into()).await.ok()?;
-                let closed = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 1])).await;
-                closed.is_err().then_some(stream)
-            });
-        all.join_all().await.into_iter().flatten().collect()
+/// Connections that the balancer keeps of a hundred without a word of TLS, all of one address.
+async fn silent_connections(balancer: &Balancer) -> Vec<TcpStream> {
+    let (port, mut all) = (balancer.port(), JoinSet::new());
+    for _ in 0..100 {
+        all.spawn(async move {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+            let mut stream = socket.connect(([127, 0, 0, 1], port).into()).await.ok()?;
+            let closed = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 1])).await;
+            closed.is_err().then_some(stream)
+        });
+    }
+    all.join_all().await.into_iter().flatten().collect()
+}
+
 struct Client {
     clients: Clients,
     alice: Bearer,
@@ -150,7 +153,7 @@ async fn one_address_serves_both_nodes(kind: Kind) {
     Client::of(&balancer, &nodes, None).list("1").await.unwrap_err();
 
     if kind == Kind::Haproxy {
-        let silent = fleet.silent_connections().await;
+        let silent = silent_connections(&balancer).await;
         assert!((1..=64).contains(&silent.len()), "{}", silent.len());
         client.list("1").await.unwrap();
         let (_, node) = client.create().await.unwrap();

@@ -130,6 +130,11 @@ pub struct Balancer {
 }
 
 impl Balancer {
+    /// Returns the port where clients connect.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Starts one before these nodes, and waits until it reaches each.
     pub async fn start(kind: Kind, nodes: &Nodes) -> Self {
         let certificates = Certificates::make(&[CLIENT]);

@@ -6,10 +6,10 @@
 mod attacks;
 #[path = "../security/attempts.rs"]
 mod attempts;
+mod images;
 #[path = "../security/inside.rs"]
 #[allow(dead_code, reason = "shared with the security tests, which use all of it")]
 mod inside;
-mod images;
 mod life;
 mod ordinary;
 mod packages;
