@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const USAGE: &str = "\
-The benchmark of both lanes, of the audit log, of runs, of their way out, of their forks, and of a daemon that is observed.
+The benchmark of both lanes, of the audit log, of runs, of their way out, of their companions, of their forks, and of a daemon that is observed.
 
-  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs|egress|opened|forks|observed] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs|egress|opened|companions|forks|observed] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
                  [--plot FILE] [--costs FILE] [--ratios] [--write-baseline] [--record-trace]
 
-  --lane LANE       only this one; runs, egress, opened, forks and observed are measured only when they are named
+  --lane LANE       only this one; runs, egress, opened, companions, forks and observed are measured only when they are named
   --json FILE       also write everything that was measured
   --check           exit with 1 when a goal is missed, or with `--lane runs` a ratio to what is in tests/bench/baseline.json
   --rounds N        rounds of each comparison (30)
@@ -45,6 +45,8 @@ pub(crate) enum Lane {
     Egress,
     /// None of both: connections whose TLS is opened, against direct ones.
     Opened,
+    /// None of both: starts of runs with companions, against those without.
+    Companions,
     /// None of both: forks, checkpoints, restores and bases of runs.
     Forks,
     /// None of both: calls of a daemon with metrics, traces and an open console, against one without.
@@ -119,11 +121,17 @@ impl Args {
     }
 
     /// Whether this lane is measured. Runs take minutes and fetch what they are compared with, so they have to be named. Their
-    /// way out, their forks and the observed daemon have tables of their own.
+    /// way out, their companions, their forks and the observed daemon have tables of their own.
     pub(crate) fn has(&self, lane: Lane) -> bool {
         let is_named = matches!(
             lane,
-            Lane::Runs | Lane::Writes | Lane::Egress | Lane::Opened | Lane::Forks | Lane::Observed
+            Lane::Runs
+                | Lane::Writes
+                | Lane::Egress
+                | Lane::Opened
+                | Lane::Companions
+                | Lane::Forks
+                | Lane::Observed
         );
         self.lane.map_or(!is_named, |only| only == lane)
     }
@@ -140,6 +148,7 @@ fn lane(name: &str) -> Result<Lane, String> {
         "runs" => Ok(Lane::Runs),
         "egress" => Ok(Lane::Egress),
         "opened" => Ok(Lane::Opened),
+        "companions" => Ok(Lane::Companions),
         "forks" => Ok(Lane::Forks),
         "observed" => Ok(Lane::Observed),
         _ => Err(format!("{name}: no lane\n\n{USAGE}")),

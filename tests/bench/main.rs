@@ -8,6 +8,7 @@
 mod agent;
 mod args;
 mod audit;
+mod companions;
 mod contest;
 mod egress;
 mod engine;
@@ -53,6 +54,9 @@ async fn main() -> ExitCode {
     }
     if args.has(Lane::Opened) {
         return egress::opened::run(&args).await;
+    }
+    if args.has(Lane::Companions) {
+        return Box::pin(companions::run(&args)).await;
     }
     if args.has(Lane::Forks) {
         return Box::pin(forks::run(&args)).await;
