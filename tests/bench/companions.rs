@@ -127,7 +127,7 @@ async fn daemon(image: &Image) -> Daemon {
     let [alone, mut beside] = PROFILES.map(named);
     beside.push_str(&format!("    companions:\n      images: [\"{image}\"]\n      defaults:\n"));
     for name in NAMES {
-        let ready = "{ tcp: 5432, interval_milliseconds: 20 }";
+        let ready = "{ tcp: 5432, interval_milliseconds: 50 }";
         beside.push_str(&format!("        - {{ name: {name}, image: \"{image}\", ready: {ready} }}\n"));
     }
     let policy = vec![("alone.yaml", alone), ("beside.yaml", beside), ("roles.yaml", ROLES.to_owned())];
