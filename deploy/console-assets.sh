@@ -36,7 +36,7 @@ are_good() { printf '%s\n' "${FILES[@]}" | sed 's/ /  /' | (cd "$1" 2>/dev/null 
 # Also where the tests have their Node.js (deploy/lib/tools.sh).
 npm_program() { PATH="$PATH:$REPOSITORY/target/tools/conformance/bin" command -v npm; }
 
-# In a shell of its own, which removes what it leaves.
+# A subshell, which removes what it leaves when it ends.
 fetch() (
     local scratch archive path
     path=$PATH:$REPOSITORY/target/tools/conformance/bin

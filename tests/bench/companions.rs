@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use harness::v1::companion_status::State;
 use harness::v1::run::StartKind;
-use harness::v1::{AuditEvent, DeleteRunRequest, Run, StopRunRequest};
+use harness::v1::{AuditEvent, CompanionStatus, DeleteRunRequest, Run, StopRunRequest};
 use harness::{Clients, Daemon, Image, Setup, record, requests};
 
 use crate::args::Args;
@@ -108,7 +108,7 @@ async fn start(daemon: &Daemon, clients: &mut Clients, profile: &str) -> Start {
 
 /// Returns the time that the run waited for its companions, from its record. It has waited if it has some.
 async fn waited(clients: &mut Clients, run: &Run, has_companions: bool) -> Duration {
-    let states: Vec<State> = run.companions.iter().map(|status| status.state()).collect();
+    let states: Vec<State> = run.companions.iter().map(CompanionStatus::state).collect();
     let expected: &[State] = if has_companions { &[State::Ready; NAMES.len()] } else { &[] };
     assert_eq!(states, expected);
     let details = |event: &AuditEvent| record(event)["details"].clone();
