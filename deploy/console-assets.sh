@@ -36,7 +36,8 @@ are_good() { printf '%s\n' "${FILES[@]}" | sed 's/ /  /' | (cd "$1" 2>/dev/null 
 # Also where the tests have their Node.js (deploy/lib/tools.sh).
 npm_program() { PATH="$PATH:$REPOSITORY/target/tools/conformance/bin" command -v npm; }
 
-fetch() {
+# A subshell, which removes what it leaves when it ends.
+fetch() (
     local scratch archive path
     path=$PATH:$REPOSITORY/target/tools/conformance/bin
     scratch=$(mktemp -d "$REPOSITORY/target/console-assets.XXXXXX")
@@ -54,11 +55,11 @@ fetch() {
     chmod 0755 "$PLACE"
     # Cargo does not watch a directory that was not there.
     touch crates/web-console/build.rs
-}
+)
 
 if are_good "$PLACE"; then exit 0; fi
 if ! npm_program >/dev/null; then
     note "– xterm.js: not fetched, for there is no npm; the console shows recordings as text, and has no live terminal"
     exit 0
 fi
-step "Fetching xterm.js for the console" fetch
+step "Fetching xterm.js for the console" again fetch

@@ -86,6 +86,6 @@ trap remove_workshop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 chmod 0755 "$WORKSHOP" # apt fetches as a user of its own
-step "Making a Debian $SUITE (takes a minute)" bootstrap || die "The Debian tree could not be made; is there a package mirror? COFFERDAM_DEBIAN_MIRROR names one."
+step "Making a Debian $SUITE (takes a minute)" again bootstrap || die "The Debian tree could not be made; is there a package mirror? COFFERDAM_DEBIAN_MIRROR names one."
 step "Importing it as $NAME" import
 printf '%s\n' "$NAME"

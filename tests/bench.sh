@@ -3,7 +3,7 @@
 # and itself in the release profile, and a static ripgrep (once, under target/tools). Takes a few minutes after that.
 #
 #   tests/bench.sh [--lane container|host|writes|sessions|files|audit|gateway] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
-#   tests/bench.sh --lane egress|opened|observed|balanced [--debug] [--json FILE] [--check] [--rounds N]
+#   tests/bench.sh --lane egress|opened|companions|observed|balanced [--debug] [--json FILE] [--check] [--rounds N]
 #   tests/bench.sh --lane forks [--debug] [--ratios] [--json FILE] [--check] [--rounds N]
 #   tests/bench.sh --lane access [--debug] [--json FILE] [--check] [--write-baseline]
 #   tests/bench.sh --lane runs [--debug] [--ratios] [--plot FILE] [--costs FILE] [--write-baseline] [--record-trace] …
@@ -98,8 +98,8 @@ elif [[ " $* " == *" --lane balanced "* ]]; then
     ensure_networks || die "iproute2 could not be installed; the lines above say why."
     ensure_envoy || die "Envoy could not be installed; the lines above say why."
     distribution_tool haproxy "HAProxy, to compare with" || die "HAProxy could not be installed; the lines above say why."
-elif [[ $BENCH == lane && " $* " != *" --lane egress "* && " $* " != *" --lane opened "* && " $* " != *" --lane observed "* &&
-    ! -x target/tools/ripgrep/bin/rg ]]; then
+elif [[ $BENCH == lane && " $* " != *" --lane egress "* && " $* " != *" --lane opened "* && " $* " != *" --lane companions "* &&
+    " $* " != *" --lane observed "* && ! -x target/tools/ripgrep/bin/rg ]]; then
     step "Compiling ripgrep (once, takes minutes)" build_ripgrep
 fi
 step "Building cofferd" cargo build --profile "$PROFILE" --locked "${DAEMON[@]}"

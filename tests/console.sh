@@ -53,6 +53,6 @@ if [[ -z ${COFFERDAM_TEST_CHROMIUM-} ]]; then
 fi
 ensure_packages "Playwright" "$BROWSER_PACKAGES" "$BROWSER_REQUIREMENTS" || exit 1
 ensure_conformance || die "Node.js, which fetches axe-core, could not be installed; the lines above say why."
-is_axe "$AXE" || step "Fetching axe-core" fetch_axe || die "npm's registry did not give axe-core; the lines above say why."
+is_axe "$AXE" || step "Fetching axe-core" again fetch_axe || die "npm's registry did not give axe-core; the lines above say why."
 export COFFERDAM_TEST_CHROMIUM COFFERDAM_TEST_AXE=$AXE COFFERDAM_TEST_SHOTS=$REPOSITORY/target/console-shots
 PYTHONDONTWRITEBYTECODE=1 exec "$BROWSER_PACKAGES/bin/python" -m pytest -p no:cacheprovider -q --rootdir tests/console tests/console "$@"

@@ -19,7 +19,7 @@ ensure() {
     digest=$({ engine image inspect --format '{{.Id}}' "$base" && cat "$REPOSITORY/images/$1"/*; } | sha256sum)
     IMAGE=cofferdam-test/$1:${digest:0:16}
     if engine image inspect "$IMAGE" >/dev/null 2>&1; then return 0; fi
-    step "Building images/$1 (once, takes minutes)" engine build --force-rm --network host \
+    step "Building images/$1 (once, takes minutes)" again engine build --force-rm --network host \
         --build-arg http_proxy --build-arg https_proxy --build-arg BASE="$base" --tag "$IMAGE" "$context" ||
         die "images/$1 could not be built; can Debian's packages be fetched? http_proxy names a proxy, and COFFERDAM_DEBIAN_MIRROR a mirror for a base that is yet to be made."
 }
@@ -29,7 +29,7 @@ programs() {
     local context=$REPOSITORY/target/programs
     mkdir -p "$context"
     cp "$REPOSITORY"/images/programs/* "$context"
-    step "Fetching the packages of images/programs" npm install --prefix "$context" --ignore-scripts --no-audit --no-fund ||
+    step "Fetching the packages of images/programs" again npm install --prefix "$context" --ignore-scripts --no-audit --no-fund ||
         die "npm's registry did not give the packages of images/programs; the lines above say why."
     ensure programs "$IMAGE" "$context"
 }

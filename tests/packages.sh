@@ -109,7 +109,7 @@ install_wheels() {
         "$EMPTY/server/bin/pip" install --quiet --disable-pip-version-check --no-index "$DIST"/cofferdam_server-*.whl &&
         python3 -m venv "$EMPTY/sdk" &&
         "$EMPTY/sdk/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps "$DIST"/cofferdam-*.whl &&
-        unzip -p "$DIST"/cofferdam-*.whl '*/METADATA' | grep -q '^Provides-Extra: server$' &&
+        "$EMPTY/sdk/bin/python" -c 'from importlib.metadata import metadata; assert "server" in metadata("cofferdam").get_all("Provides-Extra")' &&
         [[ -e $("$EMPTY/server/bin/cofferdam-server" --share)/policies/review.yaml ]]
 }
 
@@ -130,7 +130,7 @@ with cofferdam.Sandbox.create(profile="open") as sandbox:
 }
 
 install_npm() {
-    mkdir "$EMPTY/npm" "$EMPTY/npm-sdk"
+    mkdir -p "$EMPTY/npm" "$EMPTY/npm-sdk"
     PATH=$CONFORMANCE/bin:$PATH npm install --prefix "$EMPTY/npm" --offline --no-audit --no-fund "$DIST"/cofferdam-coffer-*.tgz &&
         PATH=$CONFORMANCE/bin:$PATH npm install --prefix "$EMPTY/npm-sdk" --prefer-offline --no-audit --no-fund "$DIST"/cofferdam-sdk-*.tgz
 }
@@ -180,7 +180,7 @@ step "The same bytes" same_bytes
 step "Debian package: unpacking" unpack_deb
 begin_daemon "$EMPTY/deb/usr/bin" "$EMPTY/deb/etc/cofferdam/cofferd.yaml"
 step "Debian package: a run" makes_a_run as_client "$EMPTY/deb/usr/bin/coffer"
-step "npm packages: installing" install_npm
+step "npm packages: installing" again install_npm
 PATH=$CONFORMANCE/bin:$PATH step "npm package of coffer: a run" makes_a_run as_client "$EMPTY/npm/node_modules/.bin/coffer"
 step "npm package of the SDK: a run" npm_sdk
 end_daemon

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every check of this repository. Installs what is missing first (Docker Engine, gVisor, compiler, busybox, tools), like
-# deploy/quickstart.sh. The tests come last, so that the last lines are the test runner's own summary; when an earlier
-# check failed the exit code says so although the tests passed.
+# deploy/quickstart.sh. The tests come last, so that the last lines are the test runner's own summary. If an earlier check
+# failed, it is named once more after that, with the last lines that it printed, and the exit code says so although the tests passed.
 #
 #   tests/run.sh [--quick | --no-engine] [--long] [-- NEXTEST-ARGUMENTS…]
 #
@@ -16,6 +16,9 @@ cd "$REPOSITORY" || exit 1
 mkdir -p target
 LOG_FILE=$REPOSITORY/target/checks.log
 : >"$LOG_FILE"
+# Also those of the scripts that this one starts.
+export COFFERDAM_FAILURES=$REPOSITORY/target/failures
+rm -rf "$COFFERDAM_FAILURES" && mkdir "$COFFERDAM_FAILURES"
 for part in say packages engine runsc busybox toolchain tools; do
     # shellcheck source=/dev/null
     source "$REPOSITORY/deploy/lib/$part.sh"
@@ -39,6 +42,19 @@ done
 
 # check "What it checks" command…: goes on after a failure and remembers it.
 check() { step "$@" || FAILED+=("$1"); }
+
+# part "What it checks" command…: the same for one that prints a line for each of its steps, and no more.
+part() {
+    local what=$1 printed
+    shift
+    printed=$(mktemp "$REPOSITORY/target/part.XXXXXX")
+    # A step of it is among its lines, and is not kept once more.
+    if ! COFFERDAM_FAILURES='' "$@" 2>&1 | tee "$printed" >&2; then
+        FAILED+=("$what")
+        keep_failure "$what" <"$printed"
+    fi
+    rm -f "$printed"
+}
 
 lint() {
     title "Lint"
@@ -66,8 +82,8 @@ lint() {
 }
 
 # Clippy is the compiler of the build: its warnings are in the build's log, and cargo repeats those of what it does not
-# compile again.
-no_warnings() { ! grep -A 12 '^warning' "$REPOSITORY/target/build.log"; }
+# compile again. Of the network cargo warns, too, and asks again.
+no_warnings() { ! sed '/^warning: spurious network error/d' "$REPOSITORY/target/build.log" | grep -A 12 '^warning'; }
 
 # The database of advisories is fetched from GitHub. Where that cannot be reached the check is left out, aloud.
 check_advisories() {
@@ -164,10 +180,10 @@ check_frameworks() {
     note "agent frameworks, in target/frameworks:"
     if [[ -n ${COFFERDAM_LONG-} ]]; then
         reviewed=()
-        "${as[@]}" clients/python/frameworks.sh >&2 || FAILED+=("Agent frameworks")
+        part "Agent frameworks" "${as[@]}" clients/python/frameworks.sh
     fi
     note "agent frameworks, with a reviewer of their calls:"
-    "${as[@]}" clients/python/frameworks.sh --approvals "${reviewed[@]}" >&2 || FAILED+=("Agent frameworks with a reviewer")
+    part "Agent frameworks with a reviewer" "${as[@]}" clients/python/frameworks.sh --approvals "${reviewed[@]}"
 }
 
 # Real jobs, with a line for each step. With the debug build, too.
@@ -193,7 +209,7 @@ check_packages() {
 check_console() {
     local as=()
     ((EUID == 0)) || as=(sudo -E)
-    "${as[@]}" tests/console.sh >&2 || FAILED+=("Console in a browser")
+    part "Console in a browser" "${as[@]}" tests/console.sh
 }
 
 check_ratios() {
@@ -226,7 +242,8 @@ run_tests() {
     [[ -n $QUICK || $# -gt 0 ]] || check_console
     [[ -z ${COFFERDAM_LONG-} && (-n $QUICK || $# -gt 0) ]] || check_frameworks
     [[ -z ${COFFERDAM_LONG-} ]] || check_slurm
-    compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
+    # What tests start and see fail is no failure of a check.
+    COFFERDAM_FAILURES='' compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
 }
 
 title "Set-up"
@@ -256,4 +273,9 @@ note "$(rustc --version)"
 if [[ -z $QUICK ]]; then lint; fi
 if ((${#FAILED[@]})); then complain "Failed so far: ${FAILED[*]}. The tests run nevertheless."; fi
 run_tests "$@" || FAILED+=("Tests")
+if ((${#FAILED[@]})); then
+    printf -v names '%s, ' "${FAILED[@]}"
+    title "Failed: ${names%, }"
+    show_failures
+fi
 ((${#FAILED[@]} == 0))

@@ -5,6 +5,8 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")"
+# shellcheck source=/dev/null
+source ../../deploy/lib/say.sh
 PLACE=$(cd ../.. && pwd)/target/tools/python-sdk
 WANTED=tools/requirements-check.txt
 
@@ -13,7 +15,7 @@ WANTED=tools/requirements-check.txt
 if ! cmp -s "$WANTED" "$PLACE/requirements.txt"; then
     rm -rf "$PLACE"
     python3 -m venv "$PLACE"
-    "$PLACE/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: -r "$WANTED"
+    again "$PLACE/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: -r "$WANTED"
     cp "$WANTED" "$PLACE/requirements.txt"
 fi
 "$PLACE/bin/ruff" check --no-cache --config pyproject.toml . ../../examples ../../docs ../../deploy ../../tests/console

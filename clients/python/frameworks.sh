@@ -18,6 +18,8 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")"
 REPOSITORY=$(cd ../.. && pwd)
+# shellcheck source=/dev/null
+source "$REPOSITORY/deploy/lib/say.sh"
 PLACE=$REPOSITORY/target/tools/frameworks
 LOGS=$REPOSITORY/target/frameworks
 WANTED=tests/frameworks/requirements
@@ -54,7 +56,7 @@ prepare() {
     if cat "$WANTED/common.txt" "$WANTED/$1.txt" | cmp -s - "$place/made-of"; then return 0; fi
     # With the package itself: frameworks find some integrations by its entry points.
     rm -rf "$place" && "$2" -m venv "$place" &&
-        "$place/bin/pip" install --quiet --disable-pip-version-check --requirement "$WANTED/$1.txt" --editable . &&
+        again "$place/bin/pip" install --quiet --disable-pip-version-check --requirement "$WANTED/$1.txt" --editable . &&
         { [[ $1 != swerex ]] || fetch_tests_of_swerex "$place"; } &&
         cat "$WANTED/common.txt" "$WANTED/$1.txt" >"$place/made-of"
 }
@@ -63,7 +65,7 @@ prepare() {
 fetch_tests_of_swerex() {
     local wanted
     wanted=$(grep '^swe-rex==' "$WANTED/swerex.txt")
-    "$1/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$1/source" "$wanted" &&
+    again "$1/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$1/source" "$wanted" &&
         tar -xzf "$1"/source/*.tar.gz -C "$1/source" --strip-components 1
 }
 

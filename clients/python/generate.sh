@@ -12,6 +12,8 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")"
 REPOSITORY=$(cd ../.. && pwd)
+# shellcheck source=/dev/null
+source "$REPOSITORY/deploy/lib/say.sh"
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
@@ -22,7 +24,7 @@ ensure_tools() {
     if cmp -s tools/requirements.txt "$place/requirements.txt"; then return 0; fi
     rm -rf "$place"
     python3 -m venv "$place"
-    "$place/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: -r tools/requirements.txt
+    again "$place/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: -r tools/requirements.txt
     cp tools/requirements.txt "$place/requirements.txt"
 }
 

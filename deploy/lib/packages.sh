@@ -24,8 +24,14 @@ apt_offers() { [[ -n $(apt_version "$1") ]]; }
 
 apt_refresh() {
     if [[ -n ${APT_REFRESHED:-} ]]; then return 0; fi
-    step "Reading the distribution's package lists" as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update || return 1
+    step "Reading the distribution's package lists" apt_update || return 1
     APT_REFRESHED=1
+}
+
+# A list that cannot be fetched fails it, because a package would be missed later. One that stays away is left out.
+apt_update() {
+    local update=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update)
+    again "${update[@]}" -o APT::Update::Error-Mode=any || "${update[@]}"
 }
 
 # install_packages "what for" package…   The caller has found that something is missing.
@@ -35,6 +41,6 @@ install_packages() {
     has_apt || die "$why needs the packages: $*. This script installs them on Debian and Ubuntu only; install their like by hand and start again."
     need_root "install $*"
     apt_refresh || return 1
-    step "Installing $*" as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends "$@"
+    step "Installing $*" again as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@"
 }

@@ -3,6 +3,9 @@
 # installed that is there. Rust comes by rustup, the distribution's where it has one; where that cannot be reached, from
 # the distribution's packages. Needs say.sh and packages.sh; REPOSITORY is the root of the sources.
 
+# Networks fail for a moment; cargo says so in a warning, and asks again.
+export CARGO_NET_RETRY=${CARGO_NET_RETRY:-10}
+
 missing_build_packages() {
     local -A package=([cc]=build-essential [make]=build-essential [pkg-config]=pkg-config [git]=git [python3]=python3 [curl]=curl)
     local command
@@ -75,7 +78,7 @@ install_rust() {
         install_packages "The Rust compiler" rustup || return 1
     fi
     if command -v rustup >/dev/null; then
-        step "Installing Rust $(pinned_rust)" install_by_rustup || return 1
+        step "Installing Rust $(pinned_rust)" again install_by_rustup || return 1
         RUSTUP_TOOLCHAIN=$(pinned_rust)
         export RUSTUP_TOOLCHAIN
     elif ! step "Installing Rust with rustup" install_rustup_and_rust; then

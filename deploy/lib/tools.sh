@@ -24,10 +24,11 @@ TYPESCRIPT_SDK=$REPOSITORY/clients/typescript
 ensure_rust_components() {
     cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
     command -v rustup >/dev/null || die "cargo fmt and cargo clippy are needed; install them beside your cargo."
-    step "Installing rustfmt and clippy" rustup component add rustfmt clippy
+    step "Installing rustfmt and clippy" again rustup component add rustfmt clippy
 }
 
-# cargo_tool COMMAND CRATE [ARGUMENTS…]: from the crates' registry, once. It is used for seconds, so it is not optimised.
+# cargo_tool COMMAND CRATE --version VERSION: from the crates' registry, once. It is used for seconds, so it is not optimised. The newest
+# version may need a newer Rust.
 cargo_tool() {
     if command -v "cargo-$1" >/dev/null; then return 0; fi
     step "Compiling $2 (once, takes minutes)" env CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
@@ -40,7 +41,7 @@ ensure_python_tools() {
     if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
         install_packages "A private environment for Python tools" python3-venv || return 1
     fi
-    step "Installing buf and grpcurl" make_python_tools
+    step "Installing buf and grpcurl" again make_python_tools
 }
 
 make_python_tools() {
@@ -102,7 +103,7 @@ ensure_packages() {
     if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
         install_packages "A private environment for Python packages" python3-venv || return 1
     fi
-    step "Installing $1" make_packages "$2" "$3" "${4:-python3}" && return 0
+    step "Installing $1" again make_packages "$2" "$3" "${4:-python3}" && return 0
     complain "PyPI, or the index that pip is configured for, did not give the packages of $3."
     note "Where there is no network: pip download --require-hashes -r $3 elsewhere, and set PIP_NO_INDEX and PIP_FIND_LINKS here."
     return 1
@@ -119,7 +120,7 @@ make_packages() {
 # hash, too, and pip fetches no other.
 ensure_job_source() {
     if cmp -s "$JOB_REQUIREMENTS" "$JOB_SOURCE/requirements.txt"; then return 0; fi
-    step "Fetching the project that an agent repairs" fetch_job_source && return 0
+    step "Fetching the project that an agent repairs" again fetch_job_source && return 0
     complain "PyPI, or the index that pip is configured for, did not give the source of $JOB_REQUIREMENTS."
     return 1
 }
@@ -138,7 +139,7 @@ ensure_conformance() {
     if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
         install_packages "A private place for Node.js" python3-venv || return 1
     fi
-    step "Installing MCP's conformance suite" make_conformance && return 0
+    step "Installing MCP's conformance suite" again make_conformance && return 0
     complain "PyPI or npm's registry did not give MCP's conformance suite or the Node.js that it needs."
     return 1
 }
@@ -156,7 +157,7 @@ make_conformance() {
 # The SDK of a model for Node.js, in exact versions with hashes. Needs the Node.js of ensure_conformance, which a test copies into a run.
 ensure_agent_sdk() {
     if cmp -s "$AGENTS_LOCK" "$AGENTS/package-lock.json"; then return 0; fi
-    step "Installing the package of openai for Node.js" make_agent_sdk && return 0
+    step "Installing the package of openai for Node.js" again make_agent_sdk && return 0
     complain "npm's registry did not give the packages of $AGENTS_LOCK."
     return 1
 }
@@ -182,7 +183,7 @@ ensure_grpc_java() {
 # The packages of the TypeScript SDK and its tests, in exact versions with hashes. Needs the Node.js of ensure_conformance.
 ensure_typescript_sdk() {
     if cmp -s "$TYPESCRIPT_SDK/package-lock.json" "$TYPESCRIPT_SDK/node_modules/.installed.json"; then return 0; fi
-    step "Installing the packages of the TypeScript SDK" make_typescript_sdk && return 0
+    step "Installing the packages of the TypeScript SDK" again make_typescript_sdk && return 0
     complain "npm's registry did not give the packages of $TYPESCRIPT_SDK/package-lock.json."
     return 1
 }
@@ -201,7 +202,8 @@ distribution_tool() {
 # Prometheus and promtool of the distribution, unpacked and not installed, so that no service of theirs starts.
 ensure_prometheus() {
     [[ ! -x $TOOLS/prometheus/usr/bin/promtool ]] || return 0
-    step "Unpacking Prometheus" make_prometheus
+    need_root "read the package lists" && apt_refresh || return 1
+    step "Unpacking Prometheus" again make_prometheus
 }
 
 make_prometheus() {
@@ -220,7 +222,7 @@ ensure_ssh_tools() {
 
 ensure_nextest() {
     export PATH="$TOOLS/bin:$PATH"
-    cargo_tool nextest cargo-nextest
+    cargo_tool nextest cargo-nextest --version 0.9.143
 }
 
 ensure_test_tools() {
@@ -240,5 +242,5 @@ ensure_mdbook() {
 }
 
 ensure_lint_tools() {
-    ensure_mdbook && cargo_tool deny cargo-deny && distribution_tool shellcheck "Checking our scripts"
+    ensure_mdbook && cargo_tool deny cargo-deny --version 0.20.2 && distribution_tool shellcheck "Checking our scripts"
 }

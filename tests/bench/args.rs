@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const USAGE: &str = "\
-The benchmark of both lanes, of the audit log, of runs, of their way out, of their forks, of a daemon
+The benchmark of both lanes, of the audit log, of runs, of their way out, of their companions, of their forks, of a daemon
 that is observed, and of balancers.
 
-  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs|egress|opened|forks|observed|balanced] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs|egress|opened|companions|forks|observed|balanced] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
                  [--plot FILE] [--costs FILE] [--ratios] [--write-baseline] [--record-trace]
 
-  --lane LANE       only this one; runs, egress, opened, forks, observed and balanced are measured only when they are named
+  --lane LANE       only this one; runs, egress, opened, companions, forks, observed and balanced are measured only when they are named
   --json FILE       also write everything that was measured
   --check           exit with 1 when a goal is missed, or with `--lane runs` a ratio to what is in tests/bench/baseline.json
   --rounds N        rounds of each comparison (30)
@@ -46,6 +46,8 @@ pub(crate) enum Lane {
     Egress,
     /// None of both: connections whose TLS is opened, against direct ones.
     Opened,
+    /// None of both: starts of runs with companions, against those without.
+    Companions,
     /// None of both: forks, checkpoints, restores and bases of runs.
     Forks,
     /// None of both: calls of a daemon with metrics, traces and an open console, against one without.
@@ -122,7 +124,7 @@ impl Args {
     }
 
     /// Whether this lane is measured. Runs take minutes and fetch what they are compared with, so they have to be named. Their
-    /// way out, their forks, the observed daemon and balancers have tables of their own.
+    /// way out, their companions, their forks, the observed daemon and balancers have tables of their own.
     pub(crate) fn has(&self, lane: Lane) -> bool {
         let is_named = matches!(
             lane,
@@ -133,6 +135,7 @@ impl Args {
                 | Lane::Forks
                 | Lane::Observed
                 | Lane::Balanced
+                | Lane::Companions
         );
         self.lane.map_or(!is_named, |only| only == lane)
     }
@@ -149,6 +152,7 @@ fn lane(name: &str) -> Result<Lane, String> {
         "runs" => Ok(Lane::Runs),
         "egress" => Ok(Lane::Egress),
         "opened" => Ok(Lane::Opened),
+        "companions" => Ok(Lane::Companions),
         "forks" => Ok(Lane::Forks),
         "observed" => Ok(Lane::Observed),
         "balanced" => Ok(Lane::Balanced),

@@ -9,6 +9,7 @@ mod agent;
 mod args;
 mod audit;
 mod balanced;
+mod companions;
 mod contest;
 mod egress;
 mod engine;
@@ -54,6 +55,9 @@ async fn main() -> ExitCode {
     }
     if args.has(Lane::Opened) {
         return egress::opened::run(&args).await;
+    }
+    if args.has(Lane::Companions) {
+        return Box::pin(companions::run(&args)).await;
     }
     if args.has(Lane::Forks) {
         return Box::pin(forks::run(&args)).await;

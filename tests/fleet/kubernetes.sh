@@ -7,6 +7,8 @@ set -euo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$REPOSITORY"
+mkdir -p target
+LOG_FILE=${LOG_FILE:-$REPOSITORY/target/kubernetes.log}
 for part in say packages toolchain tools; do
     # shellcheck source=/dev/null
     source "$REPOSITORY/deploy/lib/$part.sh"

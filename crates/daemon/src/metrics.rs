@@ -23,7 +23,6 @@ use processes::Processes;
 use runs::Runs;
 use runs::record::{Record, State};
 use take_over::Listeners;
-use timestamp::UnixMillis;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -164,13 +163,12 @@ impl Source {
 
     fn ready(&self, record: &Record) {
         let Some(ready_at) = record.ready_at else { return };
-        let (from, to) = (UnixMillis::from(record.created_at).0, UnixMillis::from(ready_at).0);
-        let took = Duration::from_millis(to.saturating_sub(from));
         let cold_because = record.cold_because().map(|because| because.to_wire().as_str_name());
         let is_warm = record.start_kind() == wire::v1::run::StartKind::Warm;
         self.metrics.ready(Ready {
             profile: &record.spec.profile,
-            took,
+            took: record.created_at.until(ready_at),
+            waited_for_companions: record.waited_for_companions(),
             cold_because: (!is_warm).then(|| cold_because.unwrap_or("COLD_BECAUSE_UNSPECIFIED")),
         });
     }

@@ -13,8 +13,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::labels::{
-    Build, Call, Cold, Direction, Kind, NodeResource, ProfileCall, Result, Rule, StageTimes, Start, State,
-    TenantBound,
+    Build, Call, Cold, Direction, Kind, NodeResource, ProfileCall, Result, Rule, StageTimes, Start,
+    StartPart, State, TenantBound,
 };
 use crate::latency::latency;
 use crate::sample::{NodeSample, Ready, Sample};
@@ -53,6 +53,7 @@ pub struct Metrics {
     pub(crate) sessions: Counter,
     pub(crate) records: Counter,
     ready: Family<Start, Histogram, fn() -> Histogram>,
+    start_parts: Family<StartPart, Histogram, fn() -> Histogram>,
     cold: Family<Cold, Counter>,
     gauges: Gauges,
     /// Held by a scrape from its first value until its text is written. Two at once would mix their values.
@@ -110,6 +111,7 @@ impl Metrics {
             sessions: Counter::default(),
             records: Counter::default(),
             ready: Family::new_with_constructor(latency as fn() -> Histogram),
+            start_parts: Family::new_with_constructor(latency as fn() -> Histogram),
             cold: Family::default(),
             gauges: Gauges::default(),
             scraping: Mutex::default(),
@@ -155,6 +157,12 @@ impl Metrics {
             Unit::Seconds,
             self.ready.clone(),
         );
+        registry.register_with_unit(
+            "run_start_part",
+            "Parts of the time until a run with companions was ready: itself, and the wait for its companions after that",
+            Unit::Seconds,
+            self.start_parts.clone(),
+        );
         registry.register("cold_starts", "Runs that got a new container, by the reason", self.cold.clone());
         registry.register(
             "approvals",
@@ -184,6 +192,11 @@ impl Metrics {
         let start_kind = if run.cold_because.is_some() { "cold" } else { "warm" };
         let start = Start { start_kind, profile: self.profile(run.profile) };
         self.ready.get_or_create(&start).observe(run.took.as_secs_f64());
+        if let Some(waited) = run.waited_for_companions {
+            for (part, took) in [("itself", run.took.saturating_sub(waited)), ("companions", waited)] {
+                self.start_parts.get_or_create(&StartPart { start_kind, part }).observe(took.as_secs_f64());
+            }
+        }
         if let Some(cold_because) = run.cold_because {
             self.cold.get_or_create(&Cold { cold_because }).inc();
         }

@@ -50,6 +50,13 @@ pub(crate) struct Start {
     pub(crate) profile: String,
 }
 
+/// Labels of `cofferdam_run_start_part_seconds`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct StartPart {
+    pub(crate) start_kind: &'static str,
+    pub(crate) part: &'static str,
+}
+
 /// The reason that a run got a new container.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Cold {

@@ -108,7 +108,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{NodeSample, Own, Sample, StageTimes, TenantSample, latency};
+    use crate::{NodeSample, Own, Ready, Sample, StageTimes, TenantSample, latency};
 
     fn metrics() -> Metrics {
         let audit_writes: Histogram = latency();
@@ -145,6 +145,37 @@ mod tests {
         ] {
             assert!(series.iter().any(|line| line == expected), "{expected} is not in {series:#?}");
         }
+    }
+
+    #[test]
+    fn the_start_of_a_run_is_told_from_the_wait_for_its_companions() {
+        use std::time::Duration;
+        let metrics = metrics();
+        let at_rest = series(&metrics).len();
+        let warm = |waited_for_companions| Ready {
+            profile: "build",
+            took: Duration::from_millis(1_508),
+            cold_because: None,
+            waited_for_companions,
+        };
+        metrics.ready(warm(None));
+        let alone = series(&metrics);
+        assert!(!alone.iter().any(|line| line.starts_with("cofferdam_run_start_part")), "{alone:#?}");
+        metrics.ready(warm(Some(Duration::from_millis(1_500))));
+        let beside = series(&metrics);
+        let sum = |part: &str| {
+            let begin =
+                format!("cofferdam_run_start_part_seconds_sum{{start_kind=\"warm\",part=\"{part}\"}} ");
+            let found = beside.iter().find_map(|line| line.strip_prefix(&begin));
+            found.unwrap_or_else(|| panic!("{part}: {beside:#?}")).parse::<f64>().unwrap()
+        };
+        for (part, expected) in [("itself", 0.008), ("companions", 1.5)] {
+            assert!((sum(part) - expected).abs() < 1e-9, "{part}: {}", sum(part));
+        }
+        let whole = "cofferdam_run_ready_seconds_count{start_kind=\"warm\",profile=\"build\"} 2";
+        assert!(beside.iter().any(|line| line == whole), "{beside:#?}");
+        // Neither a companion nor a profile is a label of the parts.
+        assert!(beside.len() < at_rest + 3 * 20, "{} series, of which {at_rest} at rest", beside.len());
     }
 
     #[test]

@@ -105,4 +105,6 @@ pub struct Ready<'a> {
     pub took: Duration,
     /// Reason that the run got a new container; `None` for one that waited.
     pub cold_because: Option<&'static str>,
+    /// Part of that time in which only its companions were not ready; `None` without companions.
+    pub waited_for_companions: Option<Duration>,
 }

@@ -259,6 +259,11 @@ pub struct Started {
     /// `None` for a warm run, and in records of earlier releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold_because: Option<ColdBecause>,
+    /// Time that it waited for its companions after its own container was there.
+    ///
+    /// `None` without companions, and in records of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_for_companions: Option<Duration>,
 }
 
 /// Mechanism by which the container gets access to the files of the workspace's owner.
@@ -358,6 +363,11 @@ impl Record {
     /// Returns the reason that its container was made for it.
     pub fn cold_because(&self) -> Option<ColdBecause> {
         self.started.as_ref()?.cold_because
+    }
+
+    /// Returns the time that it waited for its companions after its own container was there.
+    pub fn waited_for_companions(&self) -> Option<Duration> {
+        self.started.as_ref()?.waited_for_companions
     }
 
     /// Returns the layer of a launched overlay.

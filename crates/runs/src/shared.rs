@@ -9,7 +9,7 @@ use operations::ToolFailure;
 use parking_lot::RwLock;
 use refusal::chain;
 use serde_json::json;
-use timestamp::Timestamp;
+use timestamp::{Timestamp, micros};
 use tokio::sync::{mpsc, watch};
 
 use crate::registry::Runs;
@@ -49,6 +49,9 @@ impl Shared {
                 .collect();
             if !images.is_empty() {
                 details["companion_images"] = images.into();
+            }
+            if let Some(waited) = record.waited_for_companions() {
+                details["waited_for_companions_us"] = micros(waited).into();
             }
         }
         if let Some(cause) = record.end_cause {

@@ -100,6 +100,14 @@ async fn co17_a_run_with_companions_starts_in_a_warm_container() {
     let mut run = daemon.run_on(requests::managed("beside")).await;
     assert_eq!(run.run.start_kind(), StartKind::Warm, "{:?}", run.run.cold_because());
     assert!(!page(&mut run, "unique").await.is_empty());
+    // It has waited for the companion, and the record tells that from the rest.
+    let [from, to] = [&run.run.created_at, &run.run.ready_at].map(|at| {
+        let at = at.as_ref().unwrap();
+        i128::from(at.seconds) * 1_000_000 + i128::from(at.nanos) / 1_000
+    });
+    let ready = details(&mut run, "run_state", |details| details["state"] == "READY").await;
+    let waited = i128::from(ready["waited_for_companions_us"].as_u64().unwrap_or_else(|| panic!("{ready}")));
+    assert!(0 < waited && waited < to - from, "{waited} of {}", to - from);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::record::{self, CompanionLaunch, CompanionState, Record};
 use companions::{Companion, NotReady, Program, Requested};
@@ -74,13 +75,15 @@ fn hardening(of_run: &Hardening, memory_mib: u64, outward: Outward) -> Hardening
 
 impl Launcher {
     /// Makes the run's container, and starts its companions at the same time. If one of the two fails, the other is given up.
+    ///
+    /// Also returns the time from the end of the first to that of the second, if there are companions.
     pub(super) async fn with_companions<T>(
         &self,
         record: &Record,
         wanted: &Wanted,
         owner: Owner,
         container: impl Future<Output = Result<T, Refusal>>,
-    ) -> (Result<(T, Vec<Beside>), Refusal>, Vec<RunResources>) {
+    ) -> (Result<(T, Vec<Beside>, Option<Duration>), Refusal>, Vec<RunResources>) {
         let (given_up, mut held) = (wanted.stopping.child_token(), Vec::new());
         let tenant = self.tenant_of(record);
         let container = async {
@@ -88,13 +91,14 @@ impl Launcher {
             if made.is_err() {
                 given_up.cancel();
             }
-            made
+            (made, Instant::now())
         };
         // Its state is large, and most runs have no companion.
         let beside =
             Box::pin(self.start_companions((record.id, &tenant), wanted, owner, &given_up, &mut held));
-        let (made, beside) = tokio::join!(container, beside);
-        (made.and_then(|made| beside.map(|beside| (made, beside))), held)
+        let ((made, since), beside) = tokio::join!(container, beside);
+        let waited = (!wanted.companions.is_empty()).then(|| since.elapsed());
+        (made.and_then(|made| beside.map(|beside| (made, beside, waited))), held)
     }
 
     async fn start_companions(

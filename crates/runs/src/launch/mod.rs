@@ -198,7 +198,7 @@ impl Launcher {
         let owner = workspace::owner_for(principal);
         let (made, beside) = Box::pin(self.with_companions(record, wanted, owner, container)).await;
         resources.beside = beside;
-        let ((made, cold_because), companions) = made?;
+        let ((made, cold_because), companions, waited_for_companions) = made?;
         let user = wanted.hardening.run_as.user().on_host(self.host.user_map);
         self.fill_root(record, &image.id().to_string(), user, resources).await?;
         let Contained { container, started_at, hardening, ownership, guest, warm } = made;
@@ -241,6 +241,7 @@ impl Launcher {
             layer,
             fingerprint: Some(fingerprint),
             cold_because,
+            waited_for_companions,
         };
         Ok((started, Arc::new(Lanes::new(guest, host_worker)), companions))
     }
