@@ -63,7 +63,8 @@ as_dev() { runuser -u dev -- env HOME=/home/dev XDG_RUNTIME_DIR=/run/user/1000 D
 
 # The services of a user live on without a session.
 start_user() {
-    useradd --create-home --uid 1000 --shell /bin/bash dev
+    useradd --create-home --uid 1000 --shell /bin/bash dev || return 1
+    grep -q '^dev:' /etc/subuid || printf 'dev:200000:65536\n' | tee -a /etc/subuid >>/etc/subgid
     [[ $ENGINE == *-rootless ]] || return 0
     loginctl enable-linger dev && within "$PATIENCE" test -S /run/user/1000/bus
 }

@@ -23,8 +23,8 @@ done
 PLACE=${COFFERDAM_MACHINES:-$REPOSITORY/target/machines}
 PATIENCE=3600 # seconds
 HOSTS=(docker-20 docker-cgroup2 docker-userns-remap docker-rootless podman-rootful podman-rootless docker-28 ubuntu-userns)
-# Services of a user, which engines without root need.
-ROOTLESS=(curl jq uidmap slirp4netns rootlesskit dbus-user-session libpam-systemd)
+# What guest.sh needs, and services of a user, which engines without root need.
+COMMON=(curl jq passwd uidmap slirp4netns rootlesskit dbus-user-session libpam-systemd)
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
@@ -42,7 +42,7 @@ while (($#)); do
 done
 ((${#NAMES[@]})) || NAMES=("${HOSTS[@]}")
 
-# describe NAME: sets the release, the packages beside ROOTLESS, and how guest.sh starts the engine.
+# describe NAME: sets the release, the packages beside COMMON, and how guest.sh starts the engine.
 describe() {
     case $1 in
     docker-20 | podman-*) RELEASE=bookworm PACKAGES=(docker.io podman crun fuse-overlayfs) ;;
@@ -77,7 +77,7 @@ try_host() {
     local name=$1 result=$PLACE/$1.json log=$PLACE/$1.log
     describe "$name"
     WORK=$(mktemp -d -p "$PLACE")
-    step "$name: the system of $RELEASE (once, takes minutes)" make_system "$RELEASE" "${ROOTLESS[@]}" "${PACKAGES[@]}" || return 1
+    step "$name: the system of $RELEASE (once, takes minutes)" make_system "$RELEASE" "${COMMON[@]}" "${PACKAGES[@]}" || return 1
     step "$name: the disk of the virtual machine" prepare "$name" || return 1
     note "$name, as it comes:"
     rm -f "$result"

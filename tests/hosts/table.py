@@ -84,12 +84,13 @@ def row(cells):
 
 
 def hosts_table(results):
-    head = ["host", "engine", "distribution, kernel", "runtime, storage", "cgroups", "security", "tried on"]
+    head = ["host", "engine", "distribution, kernel", "runtime, storage", "cgroups", "security", "tried on, with"]
     lines = [row(head), "|---|---|---|---|---|---|---|\n"]
     for result in results:
         engine = f"{result['engine']} {result['version']}, API {result['api']}"
         system = f"{result['distribution']}, {result['kernel']}"
-        rest = [f"{result['runtime']}, {result['storage']}", result["cgroups"], ", ".join(result["security"]) or "–", result["date"]]
+        tried = f"{result['date']}, {result['cofferd']}"
+        rest = [f"{result['runtime']}, {result['storage']}", result["cgroups"], ", ".join(result["security"]) or "–", tried]
         lines.append(row([HOSTS[result["name"]], *(cell(text) for text in [engine, system, *rest])]))
     return "".join(lines)
 
