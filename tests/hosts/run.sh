@@ -24,7 +24,7 @@ PLACE=${COFFERDAM_MACHINES:-$REPOSITORY/target/machines}
 PATIENCE=3600 # seconds
 HOSTS=(docker-20 docker-cgroup2 docker-userns-remap docker-rootless podman-rootful podman-rootless docker-28 ubuntu-userns)
 # What guest.sh needs, and services of a user, which engines without root need.
-COMMON=(curl jq passwd uidmap slirp4netns rootlesskit dbus-user-session libpam-systemd)
+COMMON=(curl jq passwd iproute2 uidmap slirp4netns rootlesskit dbus-user-session libpam-systemd)
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
