@@ -124,6 +124,10 @@ profiles:
     unattended: true
     operations: { read: allow, exec: allow, shell: allow, process: allow, write: allow, git.add: allow, git.commit: allow }
     exec: { default: allow }
+    rate_limits:
+      operations: { default: { minute: unlimited, hour: unlimited, day: unlimited } }
+      run: { minute: unlimited, hour: unlimited, day: unlimited }
+      principal: { minute: unlimited, hour: unlimited, day: unlimited }
   out:
     operations: { shell: allow }
     exec: { default: allow }
