@@ -274,6 +274,7 @@ stops() { coffer run stop "$RUN" && within 60 no_container "$RUN" && state_is st
 proves() { coffer audit verify; }
 
 : >"$CHECKS"
+echo # the console begins with escape sequences
 start_user || echo 'fails    the services of a user do not start'
 start_engine || { echo "fails    the engine does not answer on $SOCKET" && journalctl --no-pager --lines 40 --output cat | sed 's/^/        | /' && exit 1; }
 install_cofferd >"$SAID" 2>&1 || { echo 'fails    cofferd is not installed' && sed 's/^/        /' "$SAID" && exit 1; }
