@@ -7,8 +7,8 @@
 #
 #   --quick       only the tests, no lint and no ratios
 #   --no-engine   only the tests that need no Docker Engine
-#   --long        races, kills and random cases in full, the image of Rust, the suites of agent frameworks, jobs of Slurm, and the
-#                 Debian package in virtual machines, which takes much longer (sets COFFERDAM_LONG=1)
+#   --long        races, kills and random cases in full, the image of Rust, the suites of agent frameworks, jobs of Slurm, and in
+#                 virtual machines the Debian package and every engine, which takes hours (sets COFFERDAM_LONG=1)
 set -uo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -75,6 +75,7 @@ lint() {
     check "TypeScript SDK: style, types, generated code" env PATH="$CONFORMANCE/bin:$PATH" clients/typescript/check.sh
     check "Book" mdbook build docs
     check "Files: languages, and whose they are" tests/files.sh
+    check "Book: the table of engines, and its results" tests/hosts/table.py --check
     local scripts
     mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
     check "Kubernetes: the files by its schemas" tests/fleet/kubernetes.sh
@@ -205,6 +206,13 @@ check_packages() {
     tests/packages.sh || FAILED+=("Packages")
 }
 
+# Beside each engine that people have, in virtual machines. With the debug build, too.
+check_hosts() {
+    local as=()
+    ((EUID == 0)) || as=(sudo -E)
+    "${as[@]}" tests/hosts/run.sh >&2 || FAILED+=("Engines")
+}
+
 # In a browser, against a daemon of its own. With the debug build, too.
 check_console() {
     local as=()
@@ -244,6 +252,7 @@ run_tests() {
     [[ -z ${COFFERDAM_LONG-} ]] || check_slurm
     # What tests start and see fail is no failure of a check.
     COFFERDAM_FAILURES='' compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
+    [[ -z ${COFFERDAM_LONG-} ]] || check_hosts
 }
 
 title "Set-up"

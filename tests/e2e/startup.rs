@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use harness::{Daemon, Setup, binary, calls, record, requests, v1};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 async fn cofferd(arguments: &[&str], config: &Path) -> Output {
     let mut command = tokio::process::Command::new(binary("cofferd"));
@@ -92,6 +93,55 @@ async fn a_daemon_without_an_engine_reports_it_and_ends() {
     let last = said.trim_end().lines().last().unwrap();
     assert!(last.starts_with("cofferd: ") && last.contains("no-engine.sock"), "{said}");
     assert!(!directory.path().join("cofferd.sock").exists());
+}
+
+/// Answers as an engine would until the test ends, with one of two texts.
+fn serve_engine(socket: &Path, version: &'static str, info: &'static str) {
+    let listener = tokio::net::UnixListener::bind(socket).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = vec![0; 4096];
+            let read = stream.read(&mut request).await.unwrap();
+            let line =
+                String::from_utf8_lossy(&request[..read]).lines().next().unwrap_or_default().to_owned();
+            let body = if line.contains("/info") { info } else { version };
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        }
+    });
+}
+
+#[tokio::test]
+async fn an_engine_that_no_run_can_use_is_refused_at_the_start() {
+    let docker = r#"{"Version": "26.1.5", "ApiVersion": "1.45", "Components": [{"Name": "Engine", "Version": "26.1.5"}]}"#;
+    let podman = r#"{"Version": "4.3.1", "ApiVersion": "1.41", "Components": [{"Name": "Podman Engine", "Version": "4.3.1"}]}"#;
+    let rooted = r#"{"SecurityOptions": ["name=seccomp,profile=default"]}"#;
+    let rootless = r#"{"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]}"#;
+    for (version, info, words) in [
+        (podman, rooted, "the engine is Podman 4.3.1, API 1.41: "),
+        (docker, rootless, "the engine is Docker 26.1.5, API 1.45, rootless: "),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().display();
+        serve_engine(&directory.path().join("engine.sock"), version, info);
+        let config = written(
+            directory.path(),
+            &format!(
+                "listen: {{ unix: {{ path: {root}/cofferd.sock }} }}\nstate_dir: {root}/state\n\
+                 docker: {{ endpoint: \"unix://{root}/engine.sock\" }}\n"
+            ),
+        );
+        let output = cofferd(&[], &config).await;
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let last = said.trim_end().lines().last().unwrap();
+        let is_explained = last.contains(words) && last.contains("no run would become ready");
+        assert!(last.starts_with("cofferd: ") && is_explained, "{said}");
+        assert!(!directory.path().join("cofferd.sock").exists());
+    }
 }
 
 #[tokio::test]

@@ -58,8 +58,8 @@ check "the service is enabled" systemctl is-enabled --quiet cofferd
 check "the daemon answers" within 300 answers
 check "the socket belongs to the group" is "$(stat -c '%U:%G %a' /run/cofferdam/cofferd.sock)" 'root:cofferdam 660'
 check "others cannot list the state" is "$(stat -c '%U:%G %a' /var/lib/cofferdam)" 'root:root 711'
-# CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID, SETPCAP, NET_ADMIN, NET_RAW, SYS_PTRACE, SYS_ADMIN.
-check "its capabilities are bounded" has "$(grep CapBnd "/proc/$(main_pid)/status")" 00000000002831eb
+# CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID, SETPCAP, NET_ADMIN, NET_RAW, SYS_PTRACE, SYS_ADMIN, SETFCAP.
+check "its capabilities are bounded" has "$(grep CapBnd "/proc/$(main_pid)/status")" 00000000802831eb
 check "no new privileges" has "$(grep NoNewPrivs "/proc/$(main_pid)/status")" 1
 check "coffer has completions" test -s /usr/share/bash-completion/completions/coffer
 check "cofferd says that it is in order" cofferd --check-config
@@ -108,7 +108,7 @@ check "it is another daemon" test "$(main_pid)" != "$pid"
 check "it took over: the service was not restarted" has "$(journalctl --unit cofferd --output cat --no-pager)" 'the earlier daemon stops and hands over'
 check "systemd restarted nothing" is "$(systemctl show --property NRestarts --value cofferd)" "$restarts"
 check "the service is active after the upgrade" active
-check "its capabilities are bounded as before" has "$(grep CapBnd "/proc/$(main_pid)/status")" 00000000002831eb
+check "its capabilities are bounded as before" has "$(grep CapBnd "/proc/$(main_pid)/status")" 00000000802831eb
 check "the process counts on" has "$(coffer --output json process show "$run" "$counter")" RUNNING
 check "the run is ready" state_of ready "$run"
 check "its container runs" test -n "$container"

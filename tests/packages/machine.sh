@@ -11,67 +11,34 @@
 set -euo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-for part in say packages; do
+for part in deploy/lib/say deploy/lib/packages tests/machine; do
     # shellcheck source=/dev/null
-    source "$REPOSITORY/deploy/lib/$part.sh"
+    source "$REPOSITORY/$part.sh"
 done
 
 (($# == 3)) || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2 && exit 2; }
 RELEASE=$1 FIRST=$2 SECOND=$3
 PLACE=${COFFERDAM_MACHINES:-$REPOSITORY/target/machines}
 PATIENCE=2400 # seconds
-INCLUDE=systemd,systemd-sysv,udev,docker.io,apparmor,iptables,linux-image-amd64,procps,git,kmod,ca-certificates,busybox-static,dbus
-[[ $RELEASE == bookworm ]] || INCLUDE=$INCLUDE,docker-cli
+ENGINE=(docker.io)
+[[ $RELEASE == bookworm ]] || ENGINE+=(docker-cli)
 
-command -v mmdebstrap >/dev/null || install_packages "The virtual machine" mmdebstrap
-command -v qemu-system-x86_64 >/dev/null || install_packages "The virtual machine" qemu-system-x86
-install -d "$PLACE"
-if [[ ! -e $PLACE/$RELEASE.tar ]]; then
-    step "Debian $RELEASE (once, takes minutes)" as_root mmdebstrap --format=tar --variant=minbase --include="$INCLUDE" "$RELEASE" "$PLACE/$RELEASE.tar.part"
-    mv "$PLACE/$RELEASE.tar.part" "$PLACE/$RELEASE.tar"
-fi
-
+ensure_machine_tools
 WORK=$(mktemp -d -p "$PLACE")
 trap 'as_root rm -rf "$WORK"' EXIT
 
-make_disk() {
-    local root=$WORK/root
-    mkdir "$root"
-    tar --extract --numeric-owner --file "$PLACE/$RELEASE.tar" --directory "$root" --exclude './dev/*' || return 1
-    install -D -m 0755 "$REPOSITORY/tests/packages/guest.sh" "$root/root/guest.sh"
-    install -D -m 0644 -t "$root/root/packages" "$FIRST" "$SECOND"
+prepare() {
+    unpack_system || return 1
+    install -D -m 0755 "$REPOSITORY/tests/packages/guest.sh" "$WORK/root/root/guest.sh"
+    install -D -m 0644 -t "$WORK/root/root/packages" "$FIRST" "$SECOND"
     # The runs have no network of the engine's.
-    install -D /dev/stdin "$root/etc/docker/daemon.json" <<<'{"iptables": false, "bridge": "none"}'
-    install -D /dev/stdin "$root/etc/systemd/system/check.service" <<'END'
-[Unit]
-After=multi-user.target docker.service
-Wants=docker.service
-
-[Service]
-Type=oneshot
-ExecStart=/bin/sh -c '/root/guest.sh 2>&1 | cat'
-ExecStopPost=/usr/bin/systemctl poweroff --no-block
-StandardOutput=tty
-StandardError=tty
-TTYPath=/dev/ttyS0
-
-[Install]
-WantedBy=default.target
-END
-    mkdir -p "$root/etc/systemd/system/default.target.wants"
-    ln -s ../check.service "$root/etc/systemd/system/default.target.wants/check.service"
-    cp "$root"/boot/vmlinuz-* "$WORK/kernel" && cp "$root"/boot/initrd.img-* "$WORK/initrd" &&
-        truncate -s 6G "$WORK/disk" && mke2fs -q -t ext4 -d "$root" "$WORK/disk" && rm -rf "$root"
+    install -D /dev/stdin "$WORK/root/etc/docker/daemon.json" <<<'{"iptables": false, "bridge": "none"}'
+    make_disk /root/guest.sh docker.service
 }
 
-boot() {
-    timeout "$PATIENCE" qemu-system-x86_64 -machine q35,accel=tcg -cpu max -smp 2 -m 3072 \
-        -kernel "$WORK/kernel" -initrd "$WORK/initrd" -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=false" \
-        -drive "file=$WORK/disk,if=virtio,format=raw,cache=unsafe" -nographic -no-reboot -net none </dev/null | sed --unbuffered 's/\r$//' | tee "$PLACE/$RELEASE.log"
-}
-
-step "The disk of the virtual machine" make_disk
+step "Debian $RELEASE (once, takes minutes)" make_system "$RELEASE" "${ENGINE[@]}"
+step "The disk of the virtual machine" prepare
 note "Debian $RELEASE, as it comes:"
-boot | grep --line-buffered -E '^(ok|FAILED|====|        )|passed, ' >&2 || true
+boot "$PATIENCE" "$PLACE/$RELEASE.log" | grep --line-buffered -E '^(ok|FAILED|====|        )|passed, ' >&2 || true
 grep -qE '^[1-9][0-9]* passed, 0 failed$' "$PLACE/$RELEASE.log" ||
     die "The package failed on Debian $RELEASE; $PLACE/$RELEASE.log has all that the machine said."

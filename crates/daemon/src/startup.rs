@@ -191,6 +191,9 @@ pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<Engine>, Engi
             "the engine has no seccomp: no container on it can be confined; use a kernel and an engine that have it"
         );
     }
+    if let Some(why) = doctor::unusable_engine(config.engine.path()).await {
+        bail!("{why}");
+    }
     tracing::info!(
         engine = facts.engine_version,
         api = facts.api_version,

@@ -1,26 +1,20 @@
-//! Asks the container engine about itself, over its socket, with two bounded requests.
-//!
-//! The listener is not trusted: an answer is read up to a size and a deadline, and only a few of its fields are used.
+//! Judges the container engine by what it says about itself.
 
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 
+use crate::ask::{NoAnswer, get};
 use crate::commands::Host;
+use crate::elsewhere;
 use crate::finding::Finding;
+use crate::kind::{Kind, security_options};
 use crate::socket::{group_of, who_may_open};
 
+const TOPIC: &str = "engine";
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 /// Paths of the socket of an engine that a package installs.
 const DEFAULT_SOCKETS: [&str; 2] = [DEFAULT_SOCKET, "/run/docker.sock"];
-const DEADLINE: Duration = Duration::from_secs(5);
-/// Largest answer that is read, bytes.
-const LARGEST: u64 = 1 << 20;
 /// Lowest user id that a container may have. Lower ids belong to people and services on most hosts.
 const LOWEST_ID: u32 = 65_536;
 /// The oldest API version that the driver supports.
@@ -31,7 +25,7 @@ pub(super) async fn examine(socket: Option<PathBuf>, host: &Host) -> Vec<Finding
         Ok(socket) => socket,
         Err(other) => {
             return vec![Finding::missing(
-                "engine",
+                TOPIC,
                 format!("DOCKER_HOST is {other}"),
                 "cofferd uses an engine on a Unix socket of this host: name it with --engine",
             )];
@@ -41,8 +35,9 @@ pub(super) async fn examine(socket: Option<PathBuf>, host: &Host) -> Vec<Finding
         Err(NoAnswer::NotPermitted) => return vec![not_permitted(&socket, host)],
         version => version.map_err(|error| error.to_string()),
     };
-    let mut findings = vec![engine(&socket, version, host)];
-    if let Ok(info) = get(&socket, "/info").await {
+    let info = get(&socket, "/info").await.ok();
+    let mut findings = vec![engine(&socket, version, info.as_ref(), host)];
+    if let Some(info) = info {
         let nowhere = Host::default();
         findings.push(runtimes(&info, if is_default(&socket) { host } else { &nowhere }));
         findings.extend(egress_in_gvisor(&info));
@@ -53,53 +48,24 @@ pub(super) async fn examine(socket: Option<PathBuf>, host: &Host) -> Vec<Finding
     findings
 }
 
+/// Returns the reason why no run can become ready on the engine at this socket. `None` if there is none, or if the engine
+/// does not answer.
+///
+/// The engine is asked what it is, and not tried.
+pub async fn unusable_engine(socket: &Path) -> Option<String> {
+    let version = get(socket, "/version").await.ok()?;
+    let info = get(socket, "/info").await.ok()?;
+    let kind = Kind::of(&version, Some(&info));
+    let why = kind.unusable()?;
+    Some(format!("the engine is {}: {why}", told(&kind, &version)))
+}
+
 /// Returns the engine's socket from the environment. The error is a `DOCKER_HOST` that names no Unix socket.
 fn configured() -> Result<PathBuf, String> {
     match std::env::var("DOCKER_HOST") {
         Ok(host) if !host.is_empty() => host.strip_prefix("unix://").map(PathBuf::from).ok_or(host),
         _ => Ok(DEFAULT_SOCKET.into()),
     }
-}
-
-/// Reason why an engine gave no answer.
-#[derive(Debug, PartialEq, Eq)]
-enum NoAnswer {
-    /// This user may not open the engine's socket.
-    NotPermitted,
-    Other(String),
-}
-
-impl From<io::Error> for NoAnswer {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::PermissionDenied => Self::NotPermitted,
-            _ => Self::Other(error.to_string()),
-        }
-    }
-}
-
-impl fmt::Display for NoAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotPermitted => "permission denied",
-            Self::Other(why) => why,
-        })
-    }
-}
-
-/// Sends one GET and returns the answer as JSON, or the reason why there is none.
-async fn get(socket: &Path, path: &'static str) -> Result<Value, NoAnswer> {
-    let asked = async {
-        let mut stream = UnixStream::connect(socket).await?;
-        // HTTP/1.0: the answer ends with the connection and is never chunked.
-        let request = format!("GET {path} HTTP/1.0\r\nHost: engine\r\nAccept: application/json\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let mut answer = Vec::new();
-        stream.take(LARGEST).read_to_end(&mut answer).await?;
-        body(&answer).map_err(NoAnswer::Other)
-    };
-    let late = |_| Err(NoAnswer::Other("it does not answer in time".to_owned()));
-    tokio::time::timeout(DEADLINE, asked).await.unwrap_or_else(late)
 }
 
 /// Makes the finding for a user who may not ask the engine. The engine may still be sufficient.
@@ -112,47 +78,52 @@ fn not_permitted(socket: &Path, host: &Host) -> Finding {
     Finding::limited("engine", found, follows.trim_start_matches("; ")).with_remedy(group_of(socket, host))
 }
 
-fn body(answer: &[u8]) -> Result<Value, String> {
-    const NOT_HTTP: &str = "the program that answers there is not a container engine";
-    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").ok_or(NOT_HTTP)?;
-    let (head, body) = answer.split_at(end);
-    let mut status = head.split(|&b| b == b' ');
-    if !status.next().is_some_and(|version| version.starts_with(b"HTTP/1.")) {
-        return Err(NOT_HTTP.into());
-    }
-    if status.next() != Some(b"200") {
-        return Err("it does not report its version".into());
-    }
-    serde_json::from_slice(body).map_err(|_| NOT_HTTP.into())
-}
-
 /// Returns true if the engine may be that of a package of this host, which commands here start and configure.
 fn is_default(socket: &Path) -> bool {
     DEFAULT_SOCKETS.iter().any(|default| Path::new(default) == socket)
 }
 
-fn engine(socket: &Path, version: Result<Value, String>, host: &Host) -> Finding {
-    const TOPIC: &str = "engine";
+/// Describes an engine by its name, its versions and the way in which it runs.
+fn told(kind: &Kind, version: &Value) -> String {
+    let [number, api] = ["Version", "ApiVersion"].map(|name| text(version, name));
+    format!("{} {number}, API {api}{}", kind.name(), kind.way())
+}
+
+fn text<'v>(version: &'v Value, name: &str) -> &'v str {
+    version.get(name).and_then(Value::as_str).unwrap_or("?")
+}
+
+fn engine(socket: &Path, version: Result<Value, String>, info: Option<&Value>, host: &Host) -> Finding {
     let version = match version {
         Ok(version) => version,
-        Err(why) => {
-            return Finding::missing(
-                TOPIC,
-                format!("no answer on {}: {why}", socket.display()),
-                "install and start Docker, or name its socket: docker.endpoint in the daemon's configuration, --engine of coffer doctor",
-            )
-            .with_remedy(host.start_engine().filter(|_| is_default(socket)));
-        }
+        Err(why) => return no_answer(socket, &why, &elsewhere::sockets(), host),
     };
-    let text = |name: &str| version.get(name).and_then(Value::as_str).unwrap_or("?").to_owned();
-    let (number, api) = (text("Version"), text("ApiVersion"));
-    let found = format!("version {number}, API {api}");
+    let kind = Kind::of(&version, info);
+    let found = told(&kind, &version);
+    if let Some(why) = kind.unusable() {
+        return Finding::missing(TOPIC, found, why);
+    }
+    let api = text(&version, "ApiVersion");
     let api = api.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
     match api {
         Some(api) if api >= OLDEST_API => Finding::good(TOPIC, found),
         Some(_) => Finding::missing(TOPIC, found, "API 1.41 (Docker 20.10) or later is needed"),
         None => Finding::limited(TOPIC, found, "its API version is unknown; cofferd may refuse it"),
     }
+}
+
+/// Makes the finding for an engine that does not answer. Sockets of others are named, which cofferd cannot use.
+fn no_answer(socket: &Path, why: &str, others: &[PathBuf], host: &Host) -> Finding {
+    let found = format!("no answer on {}: {why}", socket.display());
+    let mut follows = "install and start Docker, or name its socket: docker.endpoint in the daemon's configuration, --engine of coffer doctor".to_owned();
+    if let (true, Some(other)) = (is_default(socket), others.first()) {
+        let other = other.display();
+        follows = format!(
+            "{follows}. The socket {other} is there: `coffer doctor --engine {other}` says if cofferd can use its engine"
+        );
+    }
+    let start = host.start_engine().filter(|_| is_default(socket));
+    Finding::missing(TOPIC, found, follows).with_remedy(start)
 }
 
 /// Returns the names of the engine's runtimes.
@@ -235,13 +206,6 @@ fn mapped_root(info: &Value) -> Finding {
     Finding::good(TOPIC, format!("root of containers is user {uid}, group {gid}"))
 }
 
-/// Returns the names of the engine's security options.
-fn security_options(info: &Value) -> Vec<&str> {
-    let options = info.get("SecurityOptions").and_then(Value::as_array);
-    let options = options.into_iter().flatten().filter_map(Value::as_str);
-    options.filter_map(|option| option.split(',').find_map(|part| part.strip_prefix("name="))).collect()
-}
-
 fn engine_security(info: &Value) -> Finding {
     const TOPIC: &str = "engine security";
     let names = security_options(info);
@@ -249,20 +213,15 @@ fn engine_security(info: &Value) -> Finding {
     if !names.contains(&"seccomp") {
         return Finding::missing(TOPIC, found, "the engine has no seccomp: no run would become ready");
     }
-    if names.contains(&"rootless") {
-        return Finding::limited(
-            TOPIC,
-            found,
-            "with a rootless engine workspaces cannot be mounted into running containers, and no network of a run can be \
-             entered: cold starts only, and runs with `egress` and forwarded ports are refused",
-        );
-    }
     Finding::good(TOPIC, found)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use serde_json::json;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 
     use super::*;
@@ -270,37 +229,81 @@ mod tests {
     use crate::finding::Verdict;
 
     #[test]
-    fn answers_good_and_hostile() {
-        assert_eq!(body(b"HTTP/1.0 200 OK\r\nA: b\r\n\r\n{\"Version\":\"1\"}"), Ok(json!({"Version": "1"})));
-        for hostile in [
-            &b""[..],
-            b"\xff\xfe\r\n\r\n",
-            b"HTTP/1.0\r\n\r\n",
-            b"HTTP/1.1 500 No\r\n\r\n{}",
-            b"HTTP/1.1 200 OK\r\n\r\n\x00\xff",
-            b"HTTP/1.1 200 OK\r\n\r\n",
-            b"SSH-2.0-OpenSSH 200\r\n\r\n{}",
-        ] {
-            assert!(body(hostile).is_err(), "{hostile:?}");
-        }
-        let deep = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'['; 100_000]].concat();
-        assert!(body(&deep).is_err());
-    }
-
-    #[test]
     fn engines_old_and_new() {
         let socket = Path::new("/s");
-        let verdict = |value| engine(socket, Ok(value), &Host::default()).verdict;
+        let verdict = |value| engine(socket, Ok(value), None, &Host::default()).verdict;
         assert_eq!(verdict(json!({"Version": "20.10.24", "ApiVersion": "1.41"})), Verdict::Good);
         assert_eq!(verdict(json!({"Version": "29", "ApiVersion": "1.52"})), Verdict::Good);
         assert_eq!(verdict(json!({"Version": "18", "ApiVersion": "1.39"})), Verdict::Missing);
         assert_eq!(verdict(json!({"Version": 3})), Verdict::Limited);
         assert_eq!(verdict(json!([])), Verdict::Limited);
         let systemd = Host { dockerd: true, services: Services::Systemd, is_root: true, ..Host::default() };
-        let other = engine(socket, Err("x".into()), &systemd);
+        let other = no_answer(socket, "x", &[], &systemd);
         assert!(other.verdict == Verdict::Missing && other.remedy.is_none(), "{other:?}");
-        let stopped = engine(Path::new(DEFAULT_SOCKET), Err("x".into()), &systemd);
+        let stopped = no_answer(Path::new(DEFAULT_SOCKET), "x", &[], &systemd);
         assert!(stopped.follows.unwrap().ends_with("run `systemctl enable --now docker`"));
+    }
+
+    #[test]
+    fn an_engine_that_no_run_can_use_is_missing_with_the_reason() {
+        let docker =
+            || json!({"Version": "26.1.5", "ApiVersion": "1.45", "Components": [{"Name": "Engine"}]});
+        let podman =
+            json!({"Version": "4.3.1", "ApiVersion": "1.41", "Components": [{"Name": "Podman Engine"}]});
+        let options = |names: &[&str]| json!({"SecurityOptions": names});
+        for (version, info, verdict, found) in [
+            (
+                docker(),
+                options(&["name=userns"]),
+                Verdict::Good,
+                "Docker 26.1.5, API 1.45, with userns-remap",
+            ),
+            (docker(), options(&["name=rootless"]), Verdict::Missing, "Docker 26.1.5, API 1.45, rootless"),
+            (podman, options(&[]), Verdict::Missing, "Podman 4.3.1, API 1.41"),
+        ] {
+            let finding = engine(Path::new("/s"), Ok(version), Some(&info), &Host::default());
+            assert_eq!((finding.verdict, &*finding.found), (verdict, found));
+            let is_explained =
+                finding.follows.is_some_and(|follows| follows.contains("no run would become ready"));
+            assert_eq!(is_explained, verdict == Verdict::Missing, "{found}");
+        }
+    }
+
+    #[test]
+    fn without_docker_the_socket_of_another_engine_is_named() {
+        let others = [PathBuf::from("/run/podman/podman.sock")];
+        let follows = |socket: &str| {
+            no_answer(Path::new(socket), "x", &others, &Host::default()).follows.unwrap_or_default()
+        };
+        let hint = "coffer doctor --engine /run/podman/podman.sock";
+        assert!(follows(DEFAULT_SOCKET).contains(hint) && !follows("/s").contains(hint));
+    }
+
+    #[tokio::test]
+    async fn an_engine_is_unusable_only_by_its_own_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("engine.sock");
+        assert_eq!(unusable_engine(&socket).await, None);
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = tokio::spawn(async move {
+            for answer in [
+                json!({"Version": "26.1.5", "ApiVersion": "1.45"}),
+                json!({"SecurityOptions": ["name=seccomp"]}),
+                json!({"Version": "26.1.5", "ApiVersion": "1.45"}),
+                json!({"SecurityOptions": ["name=seccomp", "name=rootless"]}),
+            ] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _request = stream.read(&mut [0; 256]).await.unwrap();
+                stream.write_all(format!("HTTP/1.0 200 OK\r\n\r\n{answer}").as_bytes()).await.unwrap();
+            }
+        });
+        assert_eq!(unusable_engine(&socket).await, None);
+        let why = unusable_engine(&socket).await.unwrap();
+        server.await.unwrap();
+        assert!(
+            why.starts_with("the engine is Docker 26.1.5, API 1.45, rootless: an engine without root"),
+            "{why}"
+        );
     }
 
     #[test]
@@ -320,7 +323,6 @@ mod tests {
         assert_eq!(runtimes(&json!({"Runtimes": 3}), &Host::default()).found, "none told");
         let security = |options: Value| engine_security(&json!({"SecurityOptions": options})).verdict;
         assert_eq!(security(json!(["name=seccomp,profile=default"])), Verdict::Good);
-        assert_eq!(security(json!(["name=seccomp", "name=rootless"])), Verdict::Limited);
         assert_eq!(security(json!(["name=seccomp", "name=userns"])), Verdict::Good);
         assert_eq!(security(json!(["name=apparmor", 3])), Verdict::Missing);
         assert_eq!(security(json!(null)), Verdict::Missing);
@@ -350,31 +352,6 @@ mod tests {
         for other in ["", "/var/lib/docker", "/srv/v1.2", "/srv/0.0", "/srv/165536.1000"] {
             assert_eq!(found(maps(), other).verdict, Verdict::Missing, "{other}");
         }
-    }
-
-    #[tokio::test]
-    async fn asks_over_the_socket() {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("engine.sock");
-        let listener = UnixListener::bind(&socket).unwrap();
-        let server = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = vec![0; 256];
-            let read = stream.read(&mut request).await.unwrap();
-            stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n{\"Version\":\"x\"}").await.unwrap();
-            String::from_utf8(request[..read].to_vec()).unwrap()
-        });
-        assert_eq!(get(&socket, "/version").await, Ok(json!({"Version": "x"})));
-        assert!(server.await.unwrap().starts_with("GET /version HTTP/1.0\r\n"));
-        assert!(get(&dir.path().join("nothing"), "/version").await.is_err());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn does_not_wait_for_ever() {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("engine.sock");
-        let _listener = UnixListener::bind(&socket).unwrap();
-        assert_eq!(get(&socket, "/version").await, Err(NoAnswer::Other("it does not answer in time".into())));
     }
 
     #[test]

@@ -18,6 +18,9 @@ const NEEDED_CAPABILITIES: [(u32, &str); 9] = [
     (21, "SYS_ADMIN"),
 ];
 
+/// Capability that a user namespace takes whose map has root of the host, by its bit (user_namespaces(7)).
+const SETFCAP: u32 = 31;
+
 const LINK_PROTECTION: [&str; 4] =
     ["protected_symlinks", "protected_hardlinks", "protected_fifos", "protected_regular"];
 
@@ -73,6 +76,14 @@ fn privileges(uid: u32, status: Option<&str>) -> Finding {
         .filter(|(bit, _)| effective & (1 << bit) == 0)
         .map(|(_, name)| format!("CAP_{name}"))
         .collect();
+    if lacking.is_empty() && effective & (1 << SETFCAP) == 0 {
+        return Finding::limited(
+            TOPIC,
+            "root without CAP_SETFCAP",
+            "the kernel refuses maps of owners in which root is: overlays of another user's files, and runs of profiles \
+             with `root: writable-layer`, are refused",
+        );
+    }
     if lacking.is_empty() {
         return Finding::good(TOPIC, "root, with the capabilities that cofferd needs");
     }
@@ -161,6 +172,9 @@ mod tests {
         assert_eq!(privileges(0, Some(all)).verdict, Verdict::Good);
         assert_eq!(privileges(0, Some(container)).verdict, Verdict::Missing);
         assert!(privileges(0, Some(container)).found.contains("CAP_SYS_ADMIN"));
+        let unmapped = privileges(0, Some("CapEff:\t00000000002831eb\n"));
+        assert_eq!((unmapped.verdict, &*unmapped.found), (Verdict::Limited, "root without CAP_SETFCAP"));
+        assert_eq!(privileges(0, Some("CapEff:\t00000000802831eb\n")).verdict, Verdict::Good);
         assert_eq!(privileges(0, Some("CapEff: nonsense")).verdict, Verdict::Limited);
         assert_eq!(privileges(0, None).verdict, Verdict::Limited);
         assert_eq!(privileges(1000, Some(all)).verdict, Verdict::Limited);

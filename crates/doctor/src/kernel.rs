@@ -19,7 +19,11 @@ pub(super) fn examine(host: &Host) -> Vec<Finding> {
         openat2(try_openat2()),
         landlock(newest_abi()),
         seccomp(read("/proc/sys/kernel/seccomp/actions_avail").as_deref()),
-        user_namespaces(read("/proc/sys/user/max_user_namespaces").as_deref(), host),
+        user_namespaces(
+            read("/proc/sys/user/max_user_namespaces").as_deref(),
+            read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref(),
+            host,
+        ),
     ]
 }
 
@@ -103,9 +107,19 @@ fn seccomp(actions: Option<&str>) -> Finding {
     )
 }
 
-fn user_namespaces(max: Option<&str>, host: &Host) -> Finding {
+/// Reports how many user namespaces can be made, and if AppArmor keeps unprivileged programs from it, as on Ubuntu since 24.04.
+///
+/// The namespaces of cofferd are those of root, which AppArmor leaves alone.
+fn user_namespaces(max: Option<&str>, restricted: Option<&str>, host: &Host) -> Finding {
     const TOPIC: &str = "user namespaces";
     match max.map(str::trim).and_then(|max| max.parse::<u64>().ok()) {
+        Some(max) if max > 0 && restricted.map(str::trim) == Some("1") => Finding::good(
+            TOPIC,
+            format!(
+                "up to {max}, and for unprivileged programs only those that a profile of AppArmor allows \
+                 (kernel.apparmor_restrict_unprivileged_userns): cofferd as root needs none of these"
+            ),
+        ),
         Some(max) if max > 0 => Finding::good(TOPIC, format!("up to {max}")),
         _ => Finding::limited(
             TOPIC,
@@ -143,10 +157,15 @@ mod tests {
         );
         assert_eq!(seccomp(Some("allow")).verdict, Verdict::Missing);
         assert_eq!(seccomp(None).verdict, Verdict::Missing);
-        assert_eq!(user_namespaces(Some("96313\n"), &Host::default()).verdict, Verdict::Good);
-        let none = user_namespaces(Some("0\n"), &Host::default());
+        let namespaces = |max, restricted| user_namespaces(max, restricted, &Host::default());
+        assert_eq!(namespaces(Some("96313\n"), None), Finding::good("user namespaces", "up to 96313"));
+        assert_eq!(namespaces(Some("96313\n"), Some("0\n")), Finding::good("user namespaces", "up to 96313"));
+        let restricted = namespaces(Some("96313\n"), Some("1\n"));
+        assert_eq!(restricted.verdict, Verdict::Good);
+        assert!(restricted.found.contains("kernel.apparmor_restrict_unprivileged_userns"), "{restricted:?}");
+        let none = namespaces(Some("0\n"), Some("1\n"));
         assert!(none.verdict == Verdict::Limited && none.remedy.is_some(), "{none:?}");
-        let unknown = user_namespaces(None, &Host::default());
+        let unknown = namespaces(None, None);
         assert!(unknown.verdict == Verdict::Limited && unknown.remedy.is_none(), "{unknown:?}");
     }
 }

@@ -2,13 +2,16 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod ask;
 mod commands;
 mod egress;
+mod elsewhere;
 mod engine;
 mod finding;
 mod host;
 mod image;
 mod kernel;
+mod kind;
 mod remedy;
 mod socket;
 
@@ -16,6 +19,7 @@ use std::path::PathBuf;
 
 use commands::Host;
 
+pub use engine::unusable_engine;
 pub use finding::{Finding, Verdict, remedies};
 pub use image::default_image;
 pub use remedy::Remedy;

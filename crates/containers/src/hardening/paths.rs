@@ -66,10 +66,12 @@ pub(super) const MASKED: &[&str] = &[
 ];
 
 /// Paths that can be read and never written.
-pub(super) const READ_ONLY: &[&str] = &["/proc/sys", "/proc/tty"];
-
-/// Further read-only paths for a root of a user namespace. The runtime makes that root their owner.
 ///
-/// `/dev` would be one more writable directory. For such a root the engine mounts cgroups writable, and on cgroup v2 with systemd runc gives it
-/// the container's own cgroup. A command could then leave the cgroup by which it is ended.
-pub(super) const READ_ONLY_OF_ROOT: &[&str] = &["/dev", "/sys/fs/cgroup"];
+/// An engine that maps users mounts cgroups writable, and on cgroup v2 runc gives the container's own cgroup to the user of its first process.
+/// A command could then leave the cgroup by which it is ended.
+pub(super) const READ_ONLY: &[&str] = &["/proc/sys", "/proc/tty", "/sys/fs/cgroup"];
+
+/// Further read-only paths for a root of a user namespace.
+///
+/// The runtime makes that root the owner of `/dev`, which would be one more writable directory.
+pub(super) const READ_ONLY_OF_ROOT: &[&str] = &["/dev"];
