@@ -7,8 +7,8 @@
 #
 #   --quick       only the tests, no lint and no ratios
 #   --no-engine   only the tests that need no Docker Engine
-#   --long        races, kills and random cases in full, the image of Rust, the suites of agent frameworks, jobs of Slurm, and the
-#                 Debian package in virtual machines, which takes much longer (sets COFFERDAM_LONG=1)
+#   --long        races, kills and random cases in full, the image of Rust, the suites of agent frameworks, jobs of Slurm, a build
+#                 for arm64, and the Debian package in virtual machines, which takes much longer (sets COFFERDAM_LONG=1)
 set -uo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -177,6 +177,9 @@ check_slurm() {
     "${as[@]}" tests/fleet/slurm.sh >&2 || FAILED+=("Slurm")
 }
 
+# A build of its own, without the engine: qemu runs its programs.
+check_arm64() { tests/hosts/arm64.sh >&2 || FAILED+=("arm64"); }
+
 # With the debug build that the tests use. Times belong to a machine, so only ratios are compared, with a wide margin, and once more
 # where others may have had the machine.
 ratios() {
@@ -226,6 +229,7 @@ run_tests() {
     [[ -n $QUICK || $# -gt 0 ]] || check_console
     [[ -z ${COFFERDAM_LONG-} && (-n $QUICK || $# -gt 0) ]] || check_frameworks
     [[ -z ${COFFERDAM_LONG-} ]] || check_slurm
+    [[ -z ${COFFERDAM_LONG-} ]] || check_arm64
     compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
 }
 
