@@ -62,6 +62,7 @@ lint() {
     local scripts
     mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
     check "Kubernetes: the files by its schemas" tests/fleet/kubernetes.sh
+    check "64-bit ARM: the table by its result" tests/hosts/arm64_table.py --check
     check "Scripts" shellcheck --external-sources --source-path=SCRIPTDIR "${scripts[@]}"
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Cross-builds Cofferdam for 64-bit ARM and runs it: under qemu-user what needs no kernel of that architecture, and filters, namespaces and
-# BPF in a virtual machine of Debian's arm64 packages, without KVM. Writes tests/hosts/results/arm64.json: each check, and whether it works,
-# is refused, fails or is not run, in the words of the program or of the reason.
+# BPF in a virtual machine of Debian's arm64 packages, without KVM. Writes tests/hosts/arm64.json, and of it the table of
+# docs/src/operating/arm64.md: each check, and whether it works, is refused, fails or is not run, in the words of the program or of the reason.
 #
 #   tests/hosts/arm64.sh [--keep]
 #
@@ -26,7 +26,6 @@ LIBRARIES=/usr/aarch64-linux-gnu
 TARGET=$REPOSITORY/target/arm64
 PROGRAMS=$TARGET/$TRIPLE/debug
 STATIC=$TARGET/$TRIPLE/static/$TRIPLE/static-dev
-RESULT=$REPOSITORY/tests/hosts/results/arm64.json
 # Seconds that the tests of one crate may take.
 PATIENCE=1500
 # Crates in which numbers of system calls, filters, layouts of structures, page sizes or the order of bytes matter.
@@ -202,25 +201,6 @@ versions() {
     [[ ! -s $SCRATCH/kernel ]] || printf 'kernel of the virtual machine\t%s\n' "$(cat "$SCRATCH/kernel")"
 }
 
-write_result() {
-    python3 - "$SCRATCH/versions" "$SCRATCH/checks" <<'END'
-import json, sys, time
-
-def rows(path):
-    with open(path, encoding="utf-8") as lines:
-        return [line.rstrip("\n").split("\t") for line in lines]
-
-result = {
-    "name": "arm64, cross-built",
-    "date": time.strftime("%Y-%m-%d", time.gmtime()),
-    "versions": dict(rows(sys.argv[1])),
-    "checks": [{"check": check, "result": result, "words": words} for check, result, words in rows(sys.argv[2])],
-}
-json.dump(result, sys.stdout, indent=2, ensure_ascii=False)
-print()
-END
-}
-
 title "arm64"
 ensure_toolchain
 ensure_cross_tools || die "The tools for arm64 could not be installed; the lines above say why."
@@ -237,7 +217,7 @@ works "configuration, checked" check_configuration
 works "audit log of another architecture, verified" verify_log
 refused "the same, with a changed record" "2" change_log
 run examine || true
-record "coffer doctor" "$(grep -q 'filters for aarch64 can be installed' "$SCRATCH/said" && echo works || echo fails)" \
+record "coffer doctor" "$(grep -qE '^ok +processor +aarch64$' "$SCRATCH/said" && echo works || echo fails)" \
     "missing: $(sed -n 's/^MISSING  *//p' "$SCRATCH/said" | sed 's/  .*//' | paste -sd , -)"
 refused "Debian package of these programs, on another architecture" "another processor" package_foreign
 while read -r crate name program; do
@@ -254,7 +234,6 @@ fi
 record "runs in containers" "not run" "an engine of arm64 takes a host of that architecture, or days of emulation"
 
 versions >"$SCRATCH/versions"
-mkdir -p "$(dirname "$RESULT")"
-write_result >"$RESULT"
-say "$RESULT"
+tests/hosts/arm64_table.py "$SCRATCH/versions" "$SCRATCH/checks"
+say "tests/hosts/arm64.json and the table of docs/src/operating/arm64.md are of this run."
 if grep -q $'\tfails\t' "$SCRATCH/checks"; then die "Checks failed on arm64; $LOG_FILE has their output."; fi
