@@ -69,6 +69,18 @@ take_programs() {
     done
 }
 
+# machine FILE: the processor of a program, as its ELF header has it. /proc/self/exe is od, a program of this machine.
+machine() { od --address-radix=n --format=x2 --skip-bytes=18 --read-bytes=2 "$1"; }
+
+# The names of the packages have the architecture of this machine, and some of their files come from the programs themselves.
+check_programs() {
+    local program
+    for program in cofferd coffer; do
+        [[ $(machine "$PROGRAMS/$program") == "$(machine /proc/self/exe)" ]] ||
+            die "$PROGRAMS/$program is for another processor than this machine's. Make the packages on a machine of its architecture."
+    done
+}
+
 # newest_glibc FILE…: the newest version of the C library whose symbols the programs need.
 newest_glibc() { objdump -T "$@" | grep -o 'GLIBC_2\.[0-9.]*' | sort -uV | tail -n 1 | cut -d _ -f 2; }
 
@@ -110,6 +122,7 @@ if [[ ! -x $PROGRAMS/cofferd || ! -x $PROGRAMS/coffer ]]; then
     deploy/console-assets.sh || die "xterm.js could not be fetched; the lines above say why."
     step "Compiling cofferd and coffer (profile $PROFILE, takes minutes)" build_programs || die "The programs did not build; the lines above say why."
 fi
+check_programs
 for tool in strip objdump; do
     command -v "$tool" >/dev/null || install_packages "Making packages" binutils
 done

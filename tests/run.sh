@@ -9,6 +9,8 @@
 #   --no-engine   only the tests that need no Docker Engine
 #   --long        races, kills and random cases in full, the image of Rust, the suites of agent frameworks, jobs of Slurm, and in
 #                 virtual machines the Debian package and every engine, which takes hours (sets COFFERDAM_LONG=1)
+#   --long        races, kills and random cases in full, the image of Rust, the suites of agent frameworks, jobs of Slurm, a build
+#                 for arm64, and the Debian package in virtual machines, which takes much longer (sets COFFERDAM_LONG=1)
 set -uo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -79,6 +81,7 @@ lint() {
     local scripts
     mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
     check "Kubernetes: the files by its schemas" tests/fleet/kubernetes.sh
+    check "64-bit ARM: the table by its result" tests/hosts/arm64_table.py --check
     check "Scripts" shellcheck --external-sources --source-path=SCRIPTDIR "${scripts[@]}"
 }
 
@@ -194,6 +197,9 @@ check_slurm() {
     "${as[@]}" tests/fleet/slurm.sh >&2 || FAILED+=("Slurm")
 }
 
+# A build of its own, without the engine: qemu runs its programs.
+check_arm64() { tests/hosts/arm64.sh >&2 || FAILED+=("arm64"); }
+
 # With the debug build that the tests use. Times belong to a machine, so only ratios are compared, with a wide margin, and once more
 # where others may have had the machine.
 ratios() {
@@ -253,6 +259,7 @@ run_tests() {
     # What tests start and see fail is no failure of a check.
     COFFERDAM_FAILURES='' compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
     [[ -z ${COFFERDAM_LONG-} ]] || check_hosts
+    [[ -z ${COFFERDAM_LONG-} ]] || check_arm64
 }
 
 title "Set-up"

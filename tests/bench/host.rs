@@ -21,7 +21,8 @@ impl Host {
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let load = read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ");
         Self {
-            processor: model.map_or("unknown processor", |(_, model)| model).to_owned(),
+            // The kernel names no model of an ARM processor.
+            processor: model.map_or(std::env::consts::ARCH, |(_, model)| model).to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             load,

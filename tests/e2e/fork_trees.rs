@@ -8,8 +8,9 @@ use harness::{Daemon, RunHandle, calls, debian, forks, reason, requests, until, 
 
 /// Makes a tree of all that an agent can make, with so many files.
 const MAKE: &str = r#"
-use Socket; use Fcntl;
+use Socket; use Fcntl; use POSIX ();
 my ($count) = @ARGV;
+my $setxattr = (POSIX::uname())[4] eq "aarch64" ? 5 : 188;
 sub made { my ($path, $text) = @_; open my $file, ">", $path or die "$path: $!"; print $file $text; close $file; }
 mkdir "many";
 for my $n (1 .. $count) { my $d = "many/" . int($n / 1000); mkdir $d; made("$d/$n", $n); }
@@ -29,8 +30,8 @@ socket(my $socket, AF_UNIX, SOCK_STREAM, 0) or die $!;
 bind($socket, pack_sockaddr_un("listens")) or die "bind: $!";
 system("mknod white c 0 0 2>/dev/null; mknod null c 1 3 2>/dev/null; chmod 6755 modes/0755 2>/dev/null");
 for my $mark ("user.overlay.opaque", "user.overlay.whiteout", "user.overlay.redirect", "user.overlay.metacopy", "trusted.overlay.opaque") {
-    # setxattr; whether it is permitted does not matter.
-    for my $path ("links", "links/one") { my ($at, $name, $value) = ($path, $mark, "y"); syscall(188, $at, $name, $value, 1, 0); }
+    # Whether it is permitted does not matter.
+    for my $path ("links", "links/one") { my ($at, $name, $value) = ($path, $mark, "y"); syscall($setxattr, $at, $name, $value, 1, 0); }
 }
 "#;
 

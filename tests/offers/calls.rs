@@ -25,6 +25,8 @@ pub fn rows() {
     let first = (&raw const processor).expose_provenance().cast_signed() as i64;
     let _ = std::fs::write("/tmp/offers-call", "x");
     const AT_CWD: i64 = -100;
+    // O_TMPFILE, of which O_DIRECTORY is a part, and O_RDWR.
+    const TMPFILE: i64 = 0o20_000_002 | pick(0o200_000, 0o40_000);
     let made: [(&str, i64, [i64; 6]); 71] = [
         ("io_uring_setup", 425, [8, buffer, 0, 0, 0, 0]),
         ("io_setup", pick(206, 0), [8, buffer, 0, 0, 0, 0]),
@@ -53,7 +55,7 @@ pub fn rows() {
         ("openat2", 437, [AT_CWD, at(FILE), buffer, 24, 0, 0]),
         ("faccessat2", 439, [AT_CWD, at(FILE), 0, 0, 0, 0]),
         ("statx", pick(332, 291), [AT_CWD, at(FILE), 0, 0x7ff, buffer, 0]),
-        ("file without a name (O_TMPFILE)", pick(257, 56), [AT_CWD, at(c"/tmp"), 0o20_200_002, 0o600, 0, 0]),
+        ("file without a name (O_TMPFILE)", pick(257, 56), [AT_CWD, at(c"/tmp"), TMPFILE, 0o600, 0, 0]),
         ("getrandom", pick(318, 278), [buffer, 8, 0, 0, 0, 0]),
         ("extended attribute", pick(188, 5), [at(FILE), at(c"user.offers"), buffer, 1, 0, 0]),
         ("flock", pick(73, 32), [1, 1, 0, 0, 0, 0]),

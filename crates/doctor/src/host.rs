@@ -21,6 +21,8 @@ const NEEDED_CAPABILITIES: [(u32, &str); 9] = [
 /// Capability that a user namespace takes whose map has root of the host, by its bit (user_namespaces(7)).
 const SETFCAP: u32 = 31;
 
+/// Architectures of `images/seccomp.json`.
+const PROCESSORS: [&str; 2] = ["x86_64", "aarch64"];
 const LINK_PROTECTION: [&str; 4] =
     ["protected_symlinks", "protected_hardlinks", "protected_fifos", "protected_regular"];
 
@@ -28,6 +30,7 @@ pub(super) fn examine(host: &Host) -> Vec<Finding> {
     let links: Vec<_> =
         LINK_PROTECTION.iter().map(|name| (*name, read(&format!("/proc/sys/fs/{name}")))).collect();
     let mut findings = vec![
+        processor(std::env::consts::ARCH),
         privileges(rustix::process::geteuid().as_raw(), read("/proc/self/status").as_deref()),
         cgroups(read("/proc/self/mounts").as_deref()),
     ];
@@ -36,6 +39,22 @@ pub(super) fn examine(host: &Host) -> Vec<Finding> {
     findings.push(link_protection(&links, host));
     findings.push(memory_of_others(read("/proc/sys/kernel/yama/ptrace_scope").as_deref(), host));
     findings
+}
+
+/// Checks that the lists of system calls, of containers and of the host lane, are for this architecture.
+fn processor(architecture: &str) -> Finding {
+    const TOPIC: &str = "processor";
+    if PROCESSORS.contains(&architecture) {
+        return Finding::good(TOPIC, architecture.to_owned());
+    }
+    Finding::missing(
+        TOPIC,
+        architecture.to_owned(),
+        format!(
+            "the filters of system calls are for {}: neither containers nor the host lane could be hardened",
+            PROCESSORS.join(" and ")
+        ),
+    )
 }
 
 /// Checks that processes of one user cannot read each other's memory.
@@ -166,6 +185,16 @@ mod tests {
     }
 
     #[test]
+    fn a_processor_without_filters_is_missing() {
+        for architecture in PROCESSORS {
+            assert_eq!(processor(architecture), Finding::good("processor", architecture));
+        }
+        let other = processor("riscv64");
+        assert_eq!((other.verdict, other.found.as_str()), (Verdict::Missing, "riscv64"));
+        assert!(other.follows.unwrap().contains("for x86_64 and aarch64:"));
+    }
+
+    #[test]
     fn root_is_not_enough() {
         let all = "Name:\tx\nCapEff:\t000001ffffffffff\n";
         let container = "CapEff:\t00000000a80425fb\n";
@@ -210,6 +239,6 @@ mod tests {
         let number = topics.len();
         topics.sort_unstable();
         topics.dedup();
-        assert_eq!((topics.len(), number), (10, 10));
+        assert_eq!((topics.len(), number), (11, 11));
     }
 }

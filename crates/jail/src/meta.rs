@@ -74,13 +74,15 @@ impl Metadata {
     pub(crate) fn new(stat: &Stat) -> Self {
         // The widths of these fields differ between architectures.
         let nanos = |nanos| u32::try_from(nanos).unwrap_or(0);
+        #[allow(clippy::useless_conversion)] // 32 bits on aarch64
+        let links = u64::from(stat.st_nlink);
         Self {
             kind: FileType::from_raw_mode(stat.st_mode).into(),
             size: u64::try_from(stat.st_size).unwrap_or(0),
             mode: stat.st_mode & 0o7777,
             uid: stat.st_uid,
             gid: stat.st_gid,
-            links: stat.st_nlink,
+            links,
             modified: (stat.st_mtime, nanos(stat.st_mtime_nsec)),
             changed: (stat.st_ctime, nanos(stat.st_ctime_nsec)),
             identity: (stat.st_dev, stat.st_ino),

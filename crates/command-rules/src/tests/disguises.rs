@@ -123,6 +123,7 @@ const WRAPPERS: Lines = &[
     &["setarch", "-R", "rm"],
     &["ld.so", "/bin/rm"],
     &["/lib/ld-musl-x86_64.so.1", "--argv0", "x", "/bin/rm"],
+    &["/lib/ld-linux-aarch64.so.1", "/bin/rm"],
     &["/lib64/ld64.so.2", "/bin/rm"],
     &["/lib/ld-2.31.so", "/bin/rm"],
     &["tmux", "new", "-d", "rm x"],

@@ -63,7 +63,8 @@ pub fn measure(directory: BorrowedFd<'_>, most: Amount) -> io::Result<Measured> 
         }
         let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
         // All names of a file are inside, because no link leaves a mount. So each name counts for its share of the file.
-        let names = if is_directory { 1 } else { stat.st_nlink.max(1) };
+        #[allow(clippy::useless_conversion)] // 32 bits on aarch64
+        let names = if is_directory { 1 } else { u64::from(stat.st_nlink).max(1) };
         measured.amount.add(blocks(stat.st_blocks) / names, 1);
         if measured.amount.bytes > most.bytes || measured.amount.files > most.files {
             return Ok(Measured { is_more: true, ..measured });
