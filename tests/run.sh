@@ -8,9 +8,7 @@
 #   --quick       only the tests, no lint and no ratios
 #   --no-engine   only the tests that need no Docker Engine
 #   --long        races, kills and random cases in full, the image of Rust, the suites of agent frameworks, jobs of Slurm, and in
-#                 virtual machines the Debian package and every engine, which takes hours (sets COFFERDAM_LONG=1)
-#   --long        races, kills and random cases in full, the image of Rust, the suites of agent frameworks, jobs of Slurm, a build
-#                 for arm64, and the Debian package in virtual machines, which takes much longer (sets COFFERDAM_LONG=1)
+#                 virtual machines the Debian package, every engine and arm64, which takes hours (sets COFFERDAM_LONG=1)
 set -uo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -256,10 +254,10 @@ run_tests() {
     [[ -n $QUICK || $# -gt 0 ]] || check_console
     [[ -z ${COFFERDAM_LONG-} && (-n $QUICK || $# -gt 0) ]] || check_frameworks
     [[ -z ${COFFERDAM_LONG-} ]] || check_slurm
-    # What tests start and see fail is no failure of a check.
-    COFFERDAM_FAILURES='' compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
     [[ -z ${COFFERDAM_LONG-} ]] || check_hosts
     [[ -z ${COFFERDAM_LONG-} ]] || check_arm64
+    # What tests start and see fail is no failure of a check.
+    COFFERDAM_FAILURES='' compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
 }
 
 title "Set-up"
