@@ -16,8 +16,8 @@ use admission::Turns;
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use containers::{
-    BadTar, BuildNetwork, EngineError, ImageBuild, ImageId, ImageListing, ImageReference, TarForm,
-    pass_archive, pass_context, pass_filesystem,
+    BadTar, BuildNetwork, EngineError, ImageBuild, ImageId, ImageReference, TarForm, pass_archive,
+    pass_context, pass_filesystem,
 };
 use executor::engine_refusal;
 use identity::Principal;
@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use wire::v1;
 use wire::v1::import_image_header::Form;
 
+pub use export::Sender;
 use name::{dockerfile, own_name};
 pub use passage::Pieces;
 use passage::{Passage, Passed};
