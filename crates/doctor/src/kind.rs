@@ -45,8 +45,8 @@ impl Kind {
     pub(crate) fn unusable(&self) -> Option<&'static str> {
         if self.is_podman {
             return Some(
-                "Podman's Docker API takes no seccomp profile that is sent with a request, so no run would become \
-                 ready: use Docker Engine, which can run beside Podman",
+                "Podman's Docker API does not find an imported image by its name, and takes no seccomp profile that is \
+                 sent with a request, so no run would become ready: use Docker Engine, which can run beside Podman",
             );
         }
         self.is_rootless.then_some(
