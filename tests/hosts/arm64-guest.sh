@@ -21,7 +21,9 @@ mount -t devtmpfs devtmpfs /dev
 mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
-mount -t tmpfs -o mode=1777 tmpfs /tmp
+# Directories of tests are on a file system of a disk, as those of runs are.
+for module in loop ext4 overlay; do busybox modprobe "$module"; done
+truncate -s 1G /disk && mkfs.ext4 -q /disk && mount -o loop /disk /tmp && chmod 1777 /tmp
 mount -t tmpfs tmpfs /run
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 ip link set lo up
@@ -35,7 +37,7 @@ one() {
     [[ $2 == unit ]] || check="tests of $1: $2"
     mkdir -p "/tests/crates/$1"
     # shellcheck disable=SC2086 # words of names
-    (cd "/tests/crates/$1" && "$3" --test-threads 2 $4) >/tmp/said 2>&1 </dev/null || result=fails
+    (cd "/tests/crates/$1" && "$3" --test-threads 1 $4) >/tmp/said 2>&1 </dev/null || result=fails
     cat /tmp/said
     words=$(sed -n 's/^test result: .* \([0-9]*\) passed.*/\1 tests/p' /tmp/said)
     [[ $result == works ]] || words="$words; failed: $(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' /tmp/said | tr '\n' ' ')"

@@ -1,12 +1,15 @@
 # shellcheck shell=bash
-# Unit tests that need a kernel of the architecture, by crate: words of their names. qemu-user knows neither filters of system calls nor
-# openat2, mount_setattr, BPF and new namespaces of a fork. The virtual machine runs them.
+# Unit tests that qemu-user cannot run, by crate: words of their names. It knows neither filters of system calls nor openat2, preadv2,
+# mount_setattr, BPF and users' namespaces, and it shows programs the files of this host, such as its busybox. The virtual machine runs them.
 
 # shellcheck disable=SC2034 # for arm64.sh
 declare -A NEEDS_KERNEL=(
-    [containers]="mounts::tests"
-    [egress-worker]="jail::tests"
-    [guest]="children::"
+    [busybox]="tests::"
+    [containers]="mounts:: image::tests::the_tar"
+    [doctor]="egress:: image::"
+    [file-ops]="fast_read_equals"
+    [guest]="children:: exec::terminal v3_clone3"
     [host-worker]="setup::"
+    [jail]="a_killed_process walk::"
     [steering]="tests::"
 )

@@ -28,6 +28,29 @@ const REFUSED: [i64; 4] =
 /// The program that reads from that terminal, such as a shell that an operator has opened, would obey the text.
 const TYPES: [u64; 2] = [0x5412, 0x541c];
 
+/// System calls that set a file's mode, and the index of the mode among their arguments.
+const MODE_SETTERS: &[(i64, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_mkdirat, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+];
+/// System calls that can make a file while they open it, and the index of the flags among their arguments.
+const OPENERS: &[(i64, u8)] = &[
+    (libc::SYS_openat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+];
+
 /// Kernel for which a filter is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kernel {
@@ -46,11 +69,11 @@ pub(crate) fn programs(kernel: Kernel) -> Result<Vec<BpfProgram>, BackendError> 
         // It would fill the host's disk before a run can be measured. On Linux the engine's profile refuses it for a run that is measured.
         programs.push(program([(libc::SYS_fallocate, Vec::new())], EOPNOTSUPP)?);
     }
-    for (number, argument) in mode_setters() {
+    for &(number, argument) in MODE_SETTERS {
         let rules = SET_ID.into_iter().map(|bit| SeccompRule::new(vec![has(argument, bit)?]));
         refused.push((number, rules.collect::<Result<_, _>>()?));
     }
-    for (number, flags) in openers() {
+    for &(number, flags) in OPENERS {
         // The mode is the next argument. Without these flags it is not read.
         let rules =
             SET_ID.into_iter().flat_map(|bit| CREATES.map(|flag| (u64::from(flag.unsigned_abs()), bit)));
@@ -74,30 +97,6 @@ fn equal(argument: u8, values: [u64; 2]) -> Result<Vec<SeccompRule>, BackendErro
 /// Returns the condition that an argument has this bit.
 fn has(argument: u8, bit: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit)
-}
-
-/// Returns the system calls that set a file's mode, and the index of the mode among their arguments.
-fn mode_setters() -> Vec<(i64, u8)> {
-    let mut setters = vec![
-        (libc::SYS_fchmod, 1),
-        (libc::SYS_fchmodat, 2),
-        (FCHMODAT2, 2),
-        (libc::SYS_mkdirat, 2),
-        (libc::SYS_mknodat, 2),
-    ];
-    #[cfg(target_arch = "x86_64")]
-    setters.extend(
-        [libc::SYS_chmod, libc::SYS_creat, libc::SYS_mkdir, libc::SYS_mknod].map(|number| (number, 1)),
-    );
-    setters
-}
-
-/// Returns the system calls that can make a file while they open it, and the index of the flags among their arguments.
-fn openers() -> Vec<(i64, u8)> {
-    let mut openers = vec![(libc::SYS_openat, 2)];
-    #[cfg(target_arch = "x86_64")]
-    openers.push((libc::SYS_open, 1));
-    openers
 }
 
 fn program(
