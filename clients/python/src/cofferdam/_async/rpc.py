@@ -277,6 +277,12 @@ _BASE_SERVICE_CREATE_BASE = Method(
 _BASE_SERVICE_LIST_BASES = Method("/cofferdam.v1.BaseService/ListBases", v1.ListBasesRequest, v1.ListBasesResponse, True)
 _BASE_SERVICE_GET_BASE = Method("/cofferdam.v1.BaseService/GetBase", v1.GetBaseRequest, v1.GetBaseResponse, True)
 _BASE_SERVICE_VERIFY_BASE = Method("/cofferdam.v1.BaseService/VerifyBase", v1.VerifyBaseRequest, v1.VerifyBaseResponse, True)
+_BASE_SERVICE_EXPORT_BASE = Method(
+    "/cofferdam.v1.BaseService/ExportBase", v1.ExportBaseRequest, v1.ExportBaseResponse, False
+)
+_BASE_SERVICE_IMPORT_BASE = Method(
+    "/cofferdam.v1.BaseService/ImportBase", v1.ImportBaseRequest, v1.ImportBaseResponse, False
+)
 _BASE_SERVICE_DELETE_BASE = Method(
     "/cofferdam.v1.BaseService/DeleteBase", v1.DeleteBaseRequest, v1.DeleteBaseResponse, False
 )
@@ -326,6 +332,32 @@ class BaseService:
         return await self._transport.unary(
             _BASE_SERVICE_VERIFY_BASE,
             request,
+            timeout,
+        )
+
+    def export_base(
+        self, request: v1.ExportBaseRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.ExportBaseResponse, None]:
+        """Sends the files of a base, for ImportBase of another daemon. For operators in person: on the Unix socket
+        or with a certificate. Two records of the log frame it. It ends with an error if the files are not those of
+        the recorded digest.
+        """
+        return self._transport.stream(
+            _BASE_SERVICE_EXPORT_BASE,
+            request,
+            timeout,
+        )
+
+    async def import_base(
+        self, requests: AsyncIterable[v1.ImportBaseRequest], *, timeout: float | None = None
+    ) -> v1.ImportBaseResponse:
+        """Makes a base of files that ExportBase of another daemon sends: first a header, then the files in pieces.
+        For operators in person. The base belongs to the caller. If the files have another digest than the header
+        says, or are not complete, no part of them is left. Limits and records are those of CreateBase.
+        """
+        return await self._transport.client_stream(
+            _BASE_SERVICE_IMPORT_BASE,
+            requests,
             timeout,
         )
 
@@ -638,13 +670,16 @@ _IMAGE_SERVICE_IMPORT_IMAGE = Method(
 _IMAGE_SERVICE_BUILD_IMAGE = Method(
     "/cofferdam.v1.ImageService/BuildImage", v1.BuildImageRequest, v1.BuildImageResponse, False
 )
+_IMAGE_SERVICE_EXPORT_IMAGE = Method(
+    "/cofferdam.v1.ImageService/ExportImage", v1.ExportImageRequest, v1.ExportImageResponse, False
+)
 _IMAGE_SERVICE_LIST_IMAGES = Method(
     "/cofferdam.v1.ImageService/ListImages", v1.ListImagesRequest, v1.ListImagesResponse, True
 )
 
 
 class ImageService:
-    """Imports, builds and lists the engine's images. For operators."""
+    """Imports, builds, lists and exports the engine's images. For operators."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -671,6 +706,19 @@ class ImageService:
         return self._transport.duplex(
             _IMAGE_SERVICE_BUILD_IMAGE,
             requests,
+            timeout,
+        )
+
+    def export_image(
+        self, request: v1.ExportImageRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.ExportImageResponse, None]:
+        """Sends an image as an archive, which ImportImage of another daemon takes. For operators in person: on the
+        Unix socket or with a certificate. Two records of the log frame it. The daemon sends one image at a time, of
+        at most `images.max_size` of its configuration. The stream is whole if it has its last message.
+        """
+        return self._transport.stream(
+            _IMAGE_SERVICE_EXPORT_IMAGE,
+            request,
             timeout,
         )
 

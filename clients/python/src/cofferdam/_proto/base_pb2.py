@@ -16,7 +16,7 @@ from cofferdam._proto import run_pb2 as cofferdam_dot_v1_dot_run__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x63offerdam/v1/base.proto\x12\x0c\x63offerdam.v1\x1a\x16\x63offerdam/v1/run.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x02\n\x04\x42\x61se\x12\x0f\n\x07\x62\x61se_id\x18\x01 \x01(\t\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12.\n\ncreated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x07used_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x06source\x18\x05 \x01(\x0b\x32\x18.cofferdam.v1.BaseSource\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\x12\n\nsize_bytes\x18\x07 \x01(\x04\x12\r\n\x05\x66iles\x18\x08 \x01(\x04\x12\x10\n\x08left_out\x18\t \x01(\x04\x12\x0f\n\x07used_by\x18\n \x03(\t\x12\x0f\n\x07\x63hanged\x18\x0b \x01(\x08\"\xb2\x01\n\nBaseSource\x12\x32\n\tdirectory\x18\x01 \x01(\x0b\x32\x1d.cofferdam.v1.DirectorySourceH\x00\x12-\n\x05\x63lone\x18\x02 \x01(\x0b\x32\x1c.cofferdam.v1.CloneWorkspaceH\x00\x12\x37\n\ncheckpoint\x18\x03 \x01(\x0b\x32!.cofferdam.v1.CheckpointWorkspaceH\x00\x42\x08\n\x06source\"\x1f\n\x0f\x44irectorySource\x12\x0c\n\x04path\x18\x01 \x01(\t\"`\n\x11\x43reateBaseRequest\x12(\n\x06source\x18\x01 \x01(\x0b\x32\x18.cofferdam.v1.BaseSource\x12\r\n\x05reuse\x18\x02 \x01(\x08\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"F\n\x12\x43reateBaseResponse\x12 \n\x04\x62\x61se\x18\x01 \x01(\x0b\x32\x12.cofferdam.v1.Base\x12\x0e\n\x06reused\x18\x02 \x01(\x08\"9\n\x10ListBasesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"O\n\x11ListBasesResponse\x12!\n\x05\x62\x61ses\x18\x01 \x03(\x0b\x32\x12.cofferdam.v1.Base\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"!\n\x0eGetBaseRequest\x12\x0f\n\x07\x62\x61se_id\x18\x01 \x01(\t\"3\n\x0fGetBaseResponse\x12 \n\x04\x62\x61se\x18\x01 \x01(\x0b\x32\x12.cofferdam.v1.Base\"$\n\x11VerifyBaseRequest\x12\x0f\n\x07\x62\x61se_id\x18\x01 \x01(\t\"g\n\x12VerifyBaseResponse\x12 \n\x04\x62\x61se\x18\x01 \x01(\x0b\x32\x12.cofferdam.v1.Base\x12\x0e\n\x06intact\x18\x02 \x01(\x08\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x04 \x01(\t\"$\n\x11\x44\x65leteBaseRequest\x12\x0f\n\x07\x62\x61se_id\x18\x01 \x01(\t\"\x14\n\x12\x44\x65leteBaseResponse2\xa5\x03\n\x0b\x42\x61seService\x12O\n\nCreateBase\x12\x1f.cofferdam.v1.CreateBaseRequest\x1a .cofferdam.v1.CreateBaseResponse\x12Q\n\tListBases\x12\x1e.cofferdam.v1.ListBasesRequest\x1a\x1f.cofferdam.v1.ListBasesResponse\"\x03\x90\x02\x01\x12K\n\x07GetBase\x12\x1c.cofferdam.v1.GetBaseRequest\x1a\x1d.cofferdam.v1.GetBaseResponse\"\x03\x90\x02\x01\x12T\n\nVerifyBase\x12\x1f.cofferdam.v1.VerifyBaseRequest\x1a .cofferdam.v1.VerifyBaseResponse\"\x03\x90\x02\x02\x12O\n\nDeleteBase\x12\x1f.cofferdam.v1.DeleteBaseRequest\x1a .cofferdam.v1.DeleteBaseResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x63offerdam/v1/base.proto\x12\x0c\x63offerdam.v1\x1a\x16\x63offerdam/v1/run.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x02\n\x04\x42\x61se\x12\x0f\n\x07\x62\x61se_id\x18\x01 \x01(\t\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12.\n\ncreated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x07used_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x06source\x18\x05 \x01(\x0b\x32\x18.cofferdam.v1.BaseSource\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\x12\n\nsize_bytes\x18\x07 \x01(\x04\x12\r\n\x05\x66iles\x18\x08 \x01(\x04\x12\x10\n\x08left_out\x18\t \x01(\x04\x12\x0f\n\x07used_by\x18\n \x03(\t\x12\x0f\n\x07\x63hanged\x18\x0b \x01(\x08\"\xda\x01\n\nBaseSource\x12\x32\n\tdirectory\x18\x01 \x01(\x0b\x32\x1d.cofferdam.v1.DirectorySourceH\x00\x12-\n\x05\x63lone\x18\x02 \x01(\x0b\x32\x1c.cofferdam.v1.CloneWorkspaceH\x00\x12\x37\n\ncheckpoint\x18\x03 \x01(\x0b\x32!.cofferdam.v1.CheckpointWorkspaceH\x00\x12&\n\x04\x63opy\x18\x04 \x01(\x0b\x32\x16.cofferdam.v1.BaseCopyH\x00\x42\x08\n\x06source\"\x1a\n\x08\x42\x61seCopy\x12\x0e\n\x06origin\x18\x01 \x01(\t\"\x1f\n\x0f\x44irectorySource\x12\x0c\n\x04path\x18\x01 \x01(\t\"`\n\x11\x43reateBaseRequest\x12(\n\x06source\x18\x01 \x01(\x0b\x32\x18.cofferdam.v1.BaseSource\x12\r\n\x05reuse\x18\x02 \x01(\x08\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"F\n\x12\x43reateBaseResponse\x12 \n\x04\x62\x61se\x18\x01 \x01(\x0b\x32\x12.cofferdam.v1.Base\x12\x0e\n\x06reused\x18\x02 \x01(\x08\"9\n\x10ListBasesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"O\n\x11ListBasesResponse\x12!\n\x05\x62\x61ses\x18\x01 \x03(\x0b\x32\x12.cofferdam.v1.Base\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"!\n\x0eGetBaseRequest\x12\x0f\n\x07\x62\x61se_id\x18\x01 \x01(\t\"3\n\x0fGetBaseResponse\x12 \n\x04\x62\x61se\x18\x01 \x01(\x0b\x32\x12.cofferdam.v1.Base\"$\n\x11VerifyBaseRequest\x12\x0f\n\x07\x62\x61se_id\x18\x01 \x01(\t\"g\n\x12VerifyBaseResponse\x12 \n\x04\x62\x61se\x18\x01 \x01(\x0b\x32\x12.cofferdam.v1.Base\x12\x0e\n\x06intact\x18\x02 \x01(\x08\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x04 \x01(\t\"$\n\x11\x45xportBaseRequest\x12\x0f\n\x07\x62\x61se_id\x18\x01 \x01(\t\"l\n\x12\x45xportBaseResponse\x12\"\n\x04\x62\x61se\x18\x01 \x01(\x0b\x32\x12.cofferdam.v1.BaseH\x00\x12\x0f\n\x05piece\x18\x02 \x01(\x0cH\x00\x12\x19\n\x0fverified_digest\x18\x03 \x01(\tH\x00\x42\x06\n\x04part\"^\n\x11ImportBaseRequest\x12\x30\n\x06header\x18\x01 \x01(\x0b\x32\x1e.cofferdam.v1.ImportBaseHeaderH\x00\x12\x0f\n\x05piece\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"2\n\x10ImportBaseHeader\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0e\n\x06origin\x18\x02 \x01(\t\"F\n\x12ImportBaseResponse\x12 \n\x04\x62\x61se\x18\x01 \x01(\x0b\x32\x12.cofferdam.v1.Base\x12\x0e\n\x06reused\x18\x02 \x01(\x08\"$\n\x11\x44\x65leteBaseRequest\x12\x0f\n\x07\x62\x61se_id\x18\x01 \x01(\t\"\x14\n\x12\x44\x65leteBaseResponse2\xcb\x04\n\x0b\x42\x61seService\x12O\n\nCreateBase\x12\x1f.cofferdam.v1.CreateBaseRequest\x1a .cofferdam.v1.CreateBaseResponse\x12Q\n\tListBases\x12\x1e.cofferdam.v1.ListBasesRequest\x1a\x1f.cofferdam.v1.ListBasesResponse\"\x03\x90\x02\x01\x12K\n\x07GetBase\x12\x1c.cofferdam.v1.GetBaseRequest\x1a\x1d.cofferdam.v1.GetBaseResponse\"\x03\x90\x02\x01\x12T\n\nVerifyBase\x12\x1f.cofferdam.v1.VerifyBaseRequest\x1a .cofferdam.v1.VerifyBaseResponse\"\x03\x90\x02\x02\x12Q\n\nExportBase\x12\x1f.cofferdam.v1.ExportBaseRequest\x1a .cofferdam.v1.ExportBaseResponse0\x01\x12Q\n\nImportBase\x12\x1f.cofferdam.v1.ImportBaseRequest\x1a .cofferdam.v1.ImportBaseResponse(\x01\x12O\n\nDeleteBase\x12\x1f.cofferdam.v1.DeleteBaseRequest\x1a .cofferdam.v1.DeleteBaseResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,29 +32,41 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_BASE']._serialized_start=99
   _globals['_BASE']._serialized_end=379
   _globals['_BASESOURCE']._serialized_start=382
-  _globals['_BASESOURCE']._serialized_end=560
-  _globals['_DIRECTORYSOURCE']._serialized_start=562
-  _globals['_DIRECTORYSOURCE']._serialized_end=593
-  _globals['_CREATEBASEREQUEST']._serialized_start=595
-  _globals['_CREATEBASEREQUEST']._serialized_end=691
-  _globals['_CREATEBASERESPONSE']._serialized_start=693
-  _globals['_CREATEBASERESPONSE']._serialized_end=763
-  _globals['_LISTBASESREQUEST']._serialized_start=765
-  _globals['_LISTBASESREQUEST']._serialized_end=822
-  _globals['_LISTBASESRESPONSE']._serialized_start=824
-  _globals['_LISTBASESRESPONSE']._serialized_end=903
-  _globals['_GETBASEREQUEST']._serialized_start=905
-  _globals['_GETBASEREQUEST']._serialized_end=938
-  _globals['_GETBASERESPONSE']._serialized_start=940
-  _globals['_GETBASERESPONSE']._serialized_end=991
-  _globals['_VERIFYBASEREQUEST']._serialized_start=993
-  _globals['_VERIFYBASEREQUEST']._serialized_end=1029
-  _globals['_VERIFYBASERESPONSE']._serialized_start=1031
-  _globals['_VERIFYBASERESPONSE']._serialized_end=1134
-  _globals['_DELETEBASEREQUEST']._serialized_start=1136
-  _globals['_DELETEBASEREQUEST']._serialized_end=1172
-  _globals['_DELETEBASERESPONSE']._serialized_start=1174
-  _globals['_DELETEBASERESPONSE']._serialized_end=1194
-  _globals['_BASESERVICE']._serialized_start=1197
-  _globals['_BASESERVICE']._serialized_end=1618
+  _globals['_BASESOURCE']._serialized_end=600
+  _globals['_BASECOPY']._serialized_start=602
+  _globals['_BASECOPY']._serialized_end=628
+  _globals['_DIRECTORYSOURCE']._serialized_start=630
+  _globals['_DIRECTORYSOURCE']._serialized_end=661
+  _globals['_CREATEBASEREQUEST']._serialized_start=663
+  _globals['_CREATEBASEREQUEST']._serialized_end=759
+  _globals['_CREATEBASERESPONSE']._serialized_start=761
+  _globals['_CREATEBASERESPONSE']._serialized_end=831
+  _globals['_LISTBASESREQUEST']._serialized_start=833
+  _globals['_LISTBASESREQUEST']._serialized_end=890
+  _globals['_LISTBASESRESPONSE']._serialized_start=892
+  _globals['_LISTBASESRESPONSE']._serialized_end=971
+  _globals['_GETBASEREQUEST']._serialized_start=973
+  _globals['_GETBASEREQUEST']._serialized_end=1006
+  _globals['_GETBASERESPONSE']._serialized_start=1008
+  _globals['_GETBASERESPONSE']._serialized_end=1059
+  _globals['_VERIFYBASEREQUEST']._serialized_start=1061
+  _globals['_VERIFYBASEREQUEST']._serialized_end=1097
+  _globals['_VERIFYBASERESPONSE']._serialized_start=1099
+  _globals['_VERIFYBASERESPONSE']._serialized_end=1202
+  _globals['_EXPORTBASEREQUEST']._serialized_start=1204
+  _globals['_EXPORTBASEREQUEST']._serialized_end=1240
+  _globals['_EXPORTBASERESPONSE']._serialized_start=1242
+  _globals['_EXPORTBASERESPONSE']._serialized_end=1350
+  _globals['_IMPORTBASEREQUEST']._serialized_start=1352
+  _globals['_IMPORTBASEREQUEST']._serialized_end=1446
+  _globals['_IMPORTBASEHEADER']._serialized_start=1448
+  _globals['_IMPORTBASEHEADER']._serialized_end=1498
+  _globals['_IMPORTBASERESPONSE']._serialized_start=1500
+  _globals['_IMPORTBASERESPONSE']._serialized_end=1570
+  _globals['_DELETEBASEREQUEST']._serialized_start=1572
+  _globals['_DELETEBASEREQUEST']._serialized_end=1608
+  _globals['_DELETEBASERESPONSE']._serialized_start=1610
+  _globals['_DELETEBASERESPONSE']._serialized_end=1630
+  _globals['_BASESERVICE']._serialized_start=1633
+  _globals['_BASESERVICE']._serialized_end=2220
 # @@protoc_insertion_point(module_scope)

@@ -90,6 +90,7 @@ class BaseSource(google.protobuf.message.Message):
     DIRECTORY_FIELD_NUMBER: builtins.int
     CLONE_FIELD_NUMBER: builtins.int
     CHECKPOINT_FIELD_NUMBER: builtins.int
+    COPY_FIELD_NUMBER: builtins.int
     @property
     def directory(self) -> global___DirectorySource:
         """A copy of a directory."""
@@ -102,18 +103,41 @@ class BaseSource(google.protobuf.message.Message):
     def checkpoint(self) -> cofferdam._proto.run_pb2.CheckpointWorkspace:
         """The workspace of a run as a checkpoint has it, with the files beneath a layer."""
 
+    @property
+    def copy(self) -> global___BaseCopy:
+        """Output only. A base of another daemon, by ImportBase."""
+
     def __init__(
         self,
         *,
         directory: global___DirectorySource | None = ...,
         clone: cofferdam._proto.run_pb2.CloneWorkspace | None = ...,
         checkpoint: cofferdam._proto.run_pb2.CheckpointWorkspace | None = ...,
+        copy: global___BaseCopy | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "clone", b"clone", "directory", b"directory", "source", b"source"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "clone", b"clone", "directory", b"directory", "source", b"source"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["source", b"source"]) -> typing.Literal["directory", "clone", "checkpoint"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "clone", b"clone", "copy", b"copy", "directory", b"directory", "source", b"source"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "clone", b"clone", "copy", b"copy", "directory", b"directory", "source", b"source"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["source", b"source"]) -> typing.Literal["directory", "clone", "checkpoint", "copy"] | None: ...
 
 global___BaseSource = BaseSource
+
+@typing.final
+class BaseCopy(google.protobuf.message.Message):
+    """A copy of a base of another daemon."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ORIGIN_FIELD_NUMBER: builtins.int
+    origin: builtins.str
+    """Id of that base, which names its node if the node has a number."""
+    def __init__(
+        self,
+        *,
+        origin: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["origin", b"origin"]) -> None: ...
+
+global___BaseCopy = BaseCopy
 
 @typing.final
 class DirectorySource(google.protobuf.message.Message):
@@ -328,6 +352,129 @@ class VerifyBaseResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["base", b"base", "digest", b"digest", "failure", b"failure", "intact", b"intact"]) -> None: ...
 
 global___VerifyBaseResponse = VerifyBaseResponse
+
+@typing.final
+class ExportBaseRequest(google.protobuf.message.Message):
+    """See BaseService.ExportBase."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BASE_ID_FIELD_NUMBER: builtins.int
+    base_id: builtins.str
+    """Required."""
+    def __init__(
+        self,
+        *,
+        base_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["base_id", b"base_id"]) -> None: ...
+
+global___ExportBaseRequest = ExportBaseRequest
+
+@typing.final
+class ExportBaseResponse(google.protobuf.message.Message):
+    """Message of an export: the base, and then its files in pieces."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BASE_FIELD_NUMBER: builtins.int
+    PIECE_FIELD_NUMBER: builtins.int
+    VERIFIED_DIGEST_FIELD_NUMBER: builtins.int
+    piece: builtins.bytes
+    """The next bytes, at most 1 MiB. Their format is for ImportBase alone."""
+    verified_digest: builtins.str
+    """The files that were sent have this digest, which is the recorded one. The last message."""
+    @property
+    def base(self) -> global___Base:
+        """The base. The first message."""
+
+    def __init__(
+        self,
+        *,
+        base: global___Base | None = ...,
+        piece: builtins.bytes = ...,
+        verified_digest: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["base", b"base", "part", b"part", "piece", b"piece", "verified_digest", b"verified_digest"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "part", b"part", "piece", b"piece", "verified_digest", b"verified_digest"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["part", b"part"]) -> typing.Literal["base", "piece", "verified_digest"] | None: ...
+
+global___ExportBaseResponse = ExportBaseResponse
+
+@typing.final
+class ImportBaseRequest(google.protobuf.message.Message):
+    """See BaseService.ImportBase."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: builtins.int
+    PIECE_FIELD_NUMBER: builtins.int
+    piece: builtins.bytes
+    """The next bytes of the export, at most 1 MiB."""
+    @property
+    def header(self) -> global___ImportBaseHeader:
+        """Description of the base."""
+
+    def __init__(
+        self,
+        *,
+        header: global___ImportBaseHeader | None = ...,
+        piece: builtins.bytes = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["header", b"header", "part", b"part", "piece", b"piece"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["header", b"header", "part", b"part", "piece", b"piece"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["part", b"part"]) -> typing.Literal["header", "piece"] | None: ...
+
+global___ImportBaseRequest = ImportBaseRequest
+
+@typing.final
+class ImportBaseHeader(google.protobuf.message.Message):
+    """Description of the base to import."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DIGEST_FIELD_NUMBER: builtins.int
+    ORIGIN_FIELD_NUMBER: builtins.int
+    digest: builtins.str
+    """Digest that the base must have, as its exporter announced it. Required. If the caller has an unchanged base of this
+    digest, the answer has that one, and no piece is read.
+    """
+    origin: builtins.str
+    """Id of the base at its exporter, for the record. Required."""
+    def __init__(
+        self,
+        *,
+        digest: builtins.str = ...,
+        origin: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["digest", b"digest", "origin", b"origin"]) -> None: ...
+
+global___ImportBaseHeader = ImportBaseHeader
+
+@typing.final
+class ImportBaseResponse(google.protobuf.message.Message):
+    """The base that was imported, complete."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BASE_FIELD_NUMBER: builtins.int
+    REUSED_FIELD_NUMBER: builtins.int
+    reused: builtins.bool
+    """It was there already."""
+    @property
+    def base(self) -> global___Base:
+        """The base."""
+
+    def __init__(
+        self,
+        *,
+        base: global___Base | None = ...,
+        reused: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["base", b"base"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "reused", b"reused"]) -> None: ...
+
+global___ImportBaseResponse = ImportBaseResponse
 
 @typing.final
 class DeleteBaseRequest(google.protobuf.message.Message):

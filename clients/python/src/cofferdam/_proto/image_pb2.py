@@ -16,7 +16,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63offerdam/v1/image.proto\x12\x0c\x63offerdam.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n\x05Image\x12\x11\n\treference\x18\x01 \x01(\t\x12\x10\n\x08image_id\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08profiles\x18\x05 \x03(\t\x12\x10\n\x08unusable\x18\x06 \x01(\t\"`\n\x12ImportImageRequest\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32\x1f.cofferdam.v1.ImportImageHeaderH\x00\x12\x0f\n\x05piece\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"\xb2\x01\n\x11ImportImageHeader\x12\x11\n\treference\x18\x01 \x01(\t\x12\x32\n\x04\x66orm\x18\x02 \x01(\x0e\x32$.cofferdam.v1.ImportImageHeader.Form\x12\x0f\n\x07replace\x18\x03 \x01(\x08\"E\n\x04\x46orm\x12\x14\n\x10\x46ORM_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x44OCKER_ARCHIVE\x10\x01\x12\x13\n\x0fROOT_FILESYSTEM\x10\x02\"M\n\x13ImportImageResponse\x12\"\n\x05image\x18\x01 \x01(\x0b\x32\x13.cofferdam.v1.Image\x12\x12\n\ntar_sha256\x18\x02 \x01(\t\"^\n\x11\x42uildImageRequest\x12\x30\n\x06header\x18\x01 \x01(\x0b\x32\x1e.cofferdam.v1.BuildImageHeaderH\x00\x12\x0f\n\x05piece\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"\x8f\x01\n\x10\x42uildImageHeader\x12\x11\n\treference\x18\x01 \x01(\t\x12\x12\n\ndockerfile\x18\x02 \x01(\t\x12\x0f\n\x07replace\x18\x03 \x01(\x08\x12*\n\x07timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0fwithout_network\x18\x05 \x01(\x08\"T\n\x12\x42uildImageResponse\x12\x10\n\x06output\x18\x01 \x01(\tH\x00\x12$\n\x05image\x18\x02 \x01(\x0b\x32\x13.cofferdam.v1.ImageH\x00\x42\x06\n\x04part\"\x13\n\x11ListImagesRequest\"L\n\x12ListImagesResponse\x12#\n\x06images\x18\x01 \x03(\x0b\x32\x13.cofferdam.v1.Image\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x32\x8f\x02\n\x0cImageService\x12T\n\x0bImportImage\x12 .cofferdam.v1.ImportImageRequest\x1a!.cofferdam.v1.ImportImageResponse(\x01\x12S\n\nBuildImage\x12\x1f.cofferdam.v1.BuildImageRequest\x1a .cofferdam.v1.BuildImageResponse(\x01\x30\x01\x12T\n\nListImages\x12\x1f.cofferdam.v1.ListImagesRequest\x1a .cofferdam.v1.ListImagesResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63offerdam/v1/image.proto\x12\x0c\x63offerdam.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n\x05Image\x12\x11\n\treference\x18\x01 \x01(\t\x12\x10\n\x08image_id\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08profiles\x18\x05 \x03(\t\x12\x10\n\x08unusable\x18\x06 \x01(\t\"`\n\x12ImportImageRequest\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32\x1f.cofferdam.v1.ImportImageHeaderH\x00\x12\x0f\n\x05piece\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"\xc4\x01\n\x11ImportImageHeader\x12\x11\n\treference\x18\x01 \x01(\t\x12\x32\n\x04\x66orm\x18\x02 \x01(\x0e\x32$.cofferdam.v1.ImportImageHeader.Form\x12\x0f\n\x07replace\x18\x03 \x01(\x08\x12\x10\n\x08image_id\x18\x04 \x01(\t\"E\n\x04\x46orm\x12\x14\n\x10\x46ORM_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x44OCKER_ARCHIVE\x10\x01\x12\x13\n\x0fROOT_FILESYSTEM\x10\x02\"^\n\x13ImportImageResponse\x12\"\n\x05image\x18\x01 \x01(\x0b\x32\x13.cofferdam.v1.Image\x12\x12\n\ntar_sha256\x18\x02 \x01(\t\x12\x0f\n\x07present\x18\x03 \x01(\x08\"\'\n\x12\x45xportImageRequest\x12\x11\n\treference\x18\x01 \x01(\t\"\x82\x01\n\x13\x45xportImageResponse\x12$\n\x05image\x18\x01 \x01(\x0b\x32\x13.cofferdam.v1.ImageH\x00\x12\x0f\n\x05piece\x18\x02 \x01(\x0cH\x00\x12,\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1d.cofferdam.v1.ExportedArchiveH\x00\x42\x06\n\x04part\"5\n\x0f\x45xportedArchive\x12\x12\n\nsize_bytes\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"^\n\x11\x42uildImageRequest\x12\x30\n\x06header\x18\x01 \x01(\x0b\x32\x1e.cofferdam.v1.BuildImageHeaderH\x00\x12\x0f\n\x05piece\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"\x8f\x01\n\x10\x42uildImageHeader\x12\x11\n\treference\x18\x01 \x01(\t\x12\x12\n\ndockerfile\x18\x02 \x01(\t\x12\x0f\n\x07replace\x18\x03 \x01(\x08\x12*\n\x07timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0fwithout_network\x18\x05 \x01(\x08\"T\n\x12\x42uildImageResponse\x12\x10\n\x06output\x18\x01 \x01(\tH\x00\x12$\n\x05image\x18\x02 \x01(\x0b\x32\x13.cofferdam.v1.ImageH\x00\x42\x06\n\x04part\"\x13\n\x11ListImagesRequest\"L\n\x12ListImagesResponse\x12#\n\x06images\x18\x01 \x03(\x0b\x32\x13.cofferdam.v1.Image\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x32\xe5\x02\n\x0cImageService\x12T\n\x0bImportImage\x12 .cofferdam.v1.ImportImageRequest\x1a!.cofferdam.v1.ImportImageResponse(\x01\x12S\n\nBuildImage\x12\x1f.cofferdam.v1.BuildImageRequest\x1a .cofferdam.v1.BuildImageResponse(\x01\x30\x01\x12T\n\x0b\x45xportImage\x12 .cofferdam.v1.ExportImageRequest\x1a!.cofferdam.v1.ExportImageResponse0\x01\x12T\n\nListImages\x12\x1f.cofferdam.v1.ListImagesRequest\x1a .cofferdam.v1.ListImagesResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -30,21 +30,27 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_IMPORTIMAGEREQUEST']._serialized_start=258
   _globals['_IMPORTIMAGEREQUEST']._serialized_end=354
   _globals['_IMPORTIMAGEHEADER']._serialized_start=357
-  _globals['_IMPORTIMAGEHEADER']._serialized_end=535
-  _globals['_IMPORTIMAGEHEADER_FORM']._serialized_start=466
-  _globals['_IMPORTIMAGEHEADER_FORM']._serialized_end=535
-  _globals['_IMPORTIMAGERESPONSE']._serialized_start=537
-  _globals['_IMPORTIMAGERESPONSE']._serialized_end=614
-  _globals['_BUILDIMAGEREQUEST']._serialized_start=616
-  _globals['_BUILDIMAGEREQUEST']._serialized_end=710
-  _globals['_BUILDIMAGEHEADER']._serialized_start=713
-  _globals['_BUILDIMAGEHEADER']._serialized_end=856
-  _globals['_BUILDIMAGERESPONSE']._serialized_start=858
-  _globals['_BUILDIMAGERESPONSE']._serialized_end=942
-  _globals['_LISTIMAGESREQUEST']._serialized_start=944
-  _globals['_LISTIMAGESREQUEST']._serialized_end=963
-  _globals['_LISTIMAGESRESPONSE']._serialized_start=965
-  _globals['_LISTIMAGESRESPONSE']._serialized_end=1041
-  _globals['_IMAGESERVICE']._serialized_start=1044
-  _globals['_IMAGESERVICE']._serialized_end=1315
+  _globals['_IMPORTIMAGEHEADER']._serialized_end=553
+  _globals['_IMPORTIMAGEHEADER_FORM']._serialized_start=484
+  _globals['_IMPORTIMAGEHEADER_FORM']._serialized_end=553
+  _globals['_IMPORTIMAGERESPONSE']._serialized_start=555
+  _globals['_IMPORTIMAGERESPONSE']._serialized_end=649
+  _globals['_EXPORTIMAGEREQUEST']._serialized_start=651
+  _globals['_EXPORTIMAGEREQUEST']._serialized_end=690
+  _globals['_EXPORTIMAGERESPONSE']._serialized_start=693
+  _globals['_EXPORTIMAGERESPONSE']._serialized_end=823
+  _globals['_EXPORTEDARCHIVE']._serialized_start=825
+  _globals['_EXPORTEDARCHIVE']._serialized_end=878
+  _globals['_BUILDIMAGEREQUEST']._serialized_start=880
+  _globals['_BUILDIMAGEREQUEST']._serialized_end=974
+  _globals['_BUILDIMAGEHEADER']._serialized_start=977
+  _globals['_BUILDIMAGEHEADER']._serialized_end=1120
+  _globals['_BUILDIMAGERESPONSE']._serialized_start=1122
+  _globals['_BUILDIMAGERESPONSE']._serialized_end=1206
+  _globals['_LISTIMAGESREQUEST']._serialized_start=1208
+  _globals['_LISTIMAGESREQUEST']._serialized_end=1227
+  _globals['_LISTIMAGESRESPONSE']._serialized_start=1229
+  _globals['_LISTIMAGESRESPONSE']._serialized_end=1305
+  _globals['_IMAGESERVICE']._serialized_start=1308
+  _globals['_IMAGESERVICE']._serialized_end=1665
 # @@protoc_insertion_point(module_scope)

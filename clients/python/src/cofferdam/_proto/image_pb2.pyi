@@ -124,20 +124,27 @@ class ImportImageHeader(google.protobuf.message.Message):
     REFERENCE_FIELD_NUMBER: builtins.int
     FORM_FIELD_NUMBER: builtins.int
     REPLACE_FIELD_NUMBER: builtins.int
+    IMAGE_ID_FIELD_NUMBER: builtins.int
     reference: builtins.str
     """Name that the image gets, such as `tools:1`. Required. `cofferdam/…` is reserved for the daemon."""
     form: global___ImportImageHeader.Form.ValueType
     """Form of the tar. Neither the tar nor the layers in it may be compressed."""
     replace: builtins.bool
     """Take the name from another image that has it. Default: ALREADY_EXISTS."""
+    image_id: builtins.str
+    """Identity that the image must have, `sha256:…`, as its exporter announced it. Only for an archive of `docker save`.
+    Another image is refused before the engine has all of it, so the engine stores nothing. If the name already belongs
+    to this image, the answer comes at once. Default: any.
+    """
     def __init__(
         self,
         *,
         reference: builtins.str = ...,
         form: global___ImportImageHeader.Form.ValueType = ...,
         replace: builtins.bool = ...,
+        image_id: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["form", b"form", "reference", b"reference", "replace", b"replace"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["form", b"form", "image_id", b"image_id", "reference", b"reference", "replace", b"replace"]) -> None: ...
 
 global___ImportImageHeader = ImportImageHeader
 
@@ -149,8 +156,11 @@ class ImportImageResponse(google.protobuf.message.Message):
 
     IMAGE_FIELD_NUMBER: builtins.int
     TAR_SHA256_FIELD_NUMBER: builtins.int
+    PRESENT_FIELD_NUMBER: builtins.int
     tar_sha256: builtins.str
-    """SHA-256 of the tar as it arrived, lower-case hex."""
+    """SHA-256 of the tar as it arrived, lower-case hex. Empty if none was read."""
+    present: builtins.bool
+    """The image was there already, under this name and with the `image_id` of the header. No tar was read."""
     @property
     def image(self) -> global___Image:
         """The image."""
@@ -160,11 +170,84 @@ class ImportImageResponse(google.protobuf.message.Message):
         *,
         image: global___Image | None = ...,
         tar_sha256: builtins.str = ...,
+        present: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["image", b"image"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["image", b"image", "tar_sha256", b"tar_sha256"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["image", b"image", "present", b"present", "tar_sha256", b"tar_sha256"]) -> None: ...
 
 global___ImportImageResponse = ImportImageResponse
+
+@typing.final
+class ExportImageRequest(google.protobuf.message.Message):
+    """See ImageService.ExportImage."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REFERENCE_FIELD_NUMBER: builtins.int
+    reference: builtins.str
+    """Name of the image, such as `tools:1`. Required."""
+    def __init__(
+        self,
+        *,
+        reference: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["reference", b"reference"]) -> None: ...
+
+global___ExportImageRequest = ExportImageRequest
+
+@typing.final
+class ExportImageResponse(google.protobuf.message.Message):
+    """Message of an export: the image, then its archive in pieces, and the end."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    IMAGE_FIELD_NUMBER: builtins.int
+    PIECE_FIELD_NUMBER: builtins.int
+    END_FIELD_NUMBER: builtins.int
+    piece: builtins.bytes
+    """The next bytes of an archive of `docker save`, at most 1 MiB."""
+    @property
+    def image(self) -> global___Image:
+        """The image. The first message."""
+
+    @property
+    def end(self) -> global___ExportedArchive:
+        """The archive is complete. The last message."""
+
+    def __init__(
+        self,
+        *,
+        image: global___Image | None = ...,
+        piece: builtins.bytes = ...,
+        end: global___ExportedArchive | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["end", b"end", "image", b"image", "part", b"part", "piece", b"piece"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["end", b"end", "image", b"image", "part", b"part", "piece", b"piece"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["part", b"part"]) -> typing.Literal["image", "piece", "end"] | None: ...
+
+global___ExportImageResponse = ExportImageResponse
+
+@typing.final
+class ExportedArchive(google.protobuf.message.Message):
+    """A complete archive."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SIZE_BYTES_FIELD_NUMBER: builtins.int
+    SHA256_FIELD_NUMBER: builtins.int
+    size_bytes: builtins.int
+    """Length, bytes."""
+    sha256: builtins.str
+    """SHA-256, lower-case hex. A record of the log has it, too."""
+    def __init__(
+        self,
+        *,
+        size_bytes: builtins.int = ...,
+        sha256: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["sha256", b"sha256", "size_bytes", b"size_bytes"]) -> None: ...
+
+global___ExportedArchive = ExportedArchive
 
 @typing.final
 class BuildImageRequest(google.protobuf.message.Message):

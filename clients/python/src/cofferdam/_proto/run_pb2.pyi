@@ -1312,10 +1312,13 @@ class CreateRunRequest(google.protobuf.message.Message):
     COMPANIONS_FIELD_NUMBER: builtins.int
     request_id: builtins.str
     """Makes the request idempotent: the same id from the same principal with the same content returns the first answer's
-    run, with other content it fails with ALREADY_EXISTS. At most 128 characters.
+    run, with other content it fails with ALREADY_EXISTS. At most 128 characters. After DeleteRun it is free: a
+    repetition that comes later makes another run, unless it has a `run_id`.
     """
     run_id: builtins.str
-    """Only together with `request_id`: the run's id, a UUIDv7 made by the client."""
+    """Only together with `request_id`: the run's id, a UUIDv7 made by the client within a day of now. The id of another
+    run, also of one that was deleted, fails with ALREADY_EXISTS.
+    """
     profile: builtins.str
     """Policy profile, such as `review`. Required."""
     image: builtins.str

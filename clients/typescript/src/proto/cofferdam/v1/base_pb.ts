@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/base.proto.
  */
 export const file_cofferdam_v1_base: GenFile = /*@__PURE__*/
-  fileDesc("Chdjb2ZmZXJkYW0vdjEvYmFzZS5wcm90bxIMY29mZmVyZGFtLnYxIpgCCgRCYXNlEg8KB2Jhc2VfaWQYASABKAkSEQoJcHJpbmNpcGFsGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3VzZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBnNvdXJjZRgFIAEoCzIYLmNvZmZlcmRhbS52MS5CYXNlU291cmNlEg4KBmRpZ2VzdBgGIAEoCRISCgpzaXplX2J5dGVzGAcgASgEEg0KBWZpbGVzGAggASgEEhAKCGxlZnRfb3V0GAkgASgEEg8KB3VzZWRfYnkYCiADKAkSDwoHY2hhbmdlZBgLIAEoCCKyAQoKQmFzZVNvdXJjZRIyCglkaXJlY3RvcnkYASABKAsyHS5jb2ZmZXJkYW0udjEuRGlyZWN0b3J5U291cmNlSAASLQoFY2xvbmUYAiABKAsyHC5jb2ZmZXJkYW0udjEuQ2xvbmVXb3Jrc3BhY2VIABI3CgpjaGVja3BvaW50GAMgASgLMiEuY29mZmVyZGFtLnYxLkNoZWNrcG9pbnRXb3Jrc3BhY2VIAEIICgZzb3VyY2UiHwoPRGlyZWN0b3J5U291cmNlEgwKBHBhdGgYASABKAkiYAoRQ3JlYXRlQmFzZVJlcXVlc3QSKAoGc291cmNlGAEgASgLMhguY29mZmVyZGFtLnYxLkJhc2VTb3VyY2USDQoFcmV1c2UYAiABKAgSEgoKcmVxdWVzdF9pZBgDIAEoCSJGChJDcmVhdGVCYXNlUmVzcG9uc2USIAoEYmFzZRgBIAEoCzISLmNvZmZlcmRhbS52MS5CYXNlEg4KBnJldXNlZBgCIAEoCCI5ChBMaXN0QmFzZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJIk8KEUxpc3RCYXNlc1Jlc3BvbnNlEiEKBWJhc2VzGAEgAygLMhIuY29mZmVyZGFtLnYxLkJhc2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKDkdldEJhc2VSZXF1ZXN0Eg8KB2Jhc2VfaWQYASABKAkiMwoPR2V0QmFzZVJlc3BvbnNlEiAKBGJhc2UYASABKAsyEi5jb2ZmZXJkYW0udjEuQmFzZSIkChFWZXJpZnlCYXNlUmVxdWVzdBIPCgdiYXNlX2lkGAEgASgJImcKElZlcmlmeUJhc2VSZXNwb25zZRIgCgRiYXNlGAEgASgLMhIuY29mZmVyZGFtLnYxLkJhc2USDgoGaW50YWN0GAIgASgIEg4KBmRpZ2VzdBgDIAEoCRIPCgdmYWlsdXJlGAQgASgJIiQKEURlbGV0ZUJhc2VSZXF1ZXN0Eg8KB2Jhc2VfaWQYASABKAkiFAoSRGVsZXRlQmFzZVJlc3BvbnNlMqUDCgtCYXNlU2VydmljZRJPCgpDcmVhdGVCYXNlEh8uY29mZmVyZGFtLnYxLkNyZWF0ZUJhc2VSZXF1ZXN0GiAuY29mZmVyZGFtLnYxLkNyZWF0ZUJhc2VSZXNwb25zZRJRCglMaXN0QmFzZXMSHi5jb2ZmZXJkYW0udjEuTGlzdEJhc2VzUmVxdWVzdBofLmNvZmZlcmRhbS52MS5MaXN0QmFzZXNSZXNwb25zZSIDkAIBEksKB0dldEJhc2USHC5jb2ZmZXJkYW0udjEuR2V0QmFzZVJlcXVlc3QaHS5jb2ZmZXJkYW0udjEuR2V0QmFzZVJlc3BvbnNlIgOQAgESVAoKVmVyaWZ5QmFzZRIfLmNvZmZlcmRhbS52MS5WZXJpZnlCYXNlUmVxdWVzdBogLmNvZmZlcmRhbS52MS5WZXJpZnlCYXNlUmVzcG9uc2UiA5ACAhJPCgpEZWxldGVCYXNlEh8uY29mZmVyZGFtLnYxLkRlbGV0ZUJhc2VSZXF1ZXN0GiAuY29mZmVyZGFtLnYxLkRlbGV0ZUJhc2VSZXNwb25zZWIGcHJvdG8z", [file_cofferdam_v1_run, file_google_protobuf_timestamp]);
+  fileDesc("Chdjb2ZmZXJkYW0vdjEvYmFzZS5wcm90bxIMY29mZmVyZGFtLnYxIpgCCgRCYXNlEg8KB2Jhc2VfaWQYASABKAkSEQoJcHJpbmNpcGFsGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3VzZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBnNvdXJjZRgFIAEoCzIYLmNvZmZlcmRhbS52MS5CYXNlU291cmNlEg4KBmRpZ2VzdBgGIAEoCRISCgpzaXplX2J5dGVzGAcgASgEEg0KBWZpbGVzGAggASgEEhAKCGxlZnRfb3V0GAkgASgEEg8KB3VzZWRfYnkYCiADKAkSDwoHY2hhbmdlZBgLIAEoCCLaAQoKQmFzZVNvdXJjZRIyCglkaXJlY3RvcnkYASABKAsyHS5jb2ZmZXJkYW0udjEuRGlyZWN0b3J5U291cmNlSAASLQoFY2xvbmUYAiABKAsyHC5jb2ZmZXJkYW0udjEuQ2xvbmVXb3Jrc3BhY2VIABI3CgpjaGVja3BvaW50GAMgASgLMiEuY29mZmVyZGFtLnYxLkNoZWNrcG9pbnRXb3Jrc3BhY2VIABImCgRjb3B5GAQgASgLMhYuY29mZmVyZGFtLnYxLkJhc2VDb3B5SABCCAoGc291cmNlIhoKCEJhc2VDb3B5Eg4KBm9yaWdpbhgBIAEoCSIfCg9EaXJlY3RvcnlTb3VyY2USDAoEcGF0aBgBIAEoCSJgChFDcmVhdGVCYXNlUmVxdWVzdBIoCgZzb3VyY2UYASABKAsyGC5jb2ZmZXJkYW0udjEuQmFzZVNvdXJjZRINCgVyZXVzZRgCIAEoCBISCgpyZXF1ZXN0X2lkGAMgASgJIkYKEkNyZWF0ZUJhc2VSZXNwb25zZRIgCgRiYXNlGAEgASgLMhIuY29mZmVyZGFtLnYxLkJhc2USDgoGcmV1c2VkGAIgASgIIjkKEExpc3RCYXNlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkiTwoRTGlzdEJhc2VzUmVzcG9uc2USIQoFYmFzZXMYASADKAsyEi5jb2ZmZXJkYW0udjEuQmFzZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiIQoOR2V0QmFzZVJlcXVlc3QSDwoHYmFzZV9pZBgBIAEoCSIzCg9HZXRCYXNlUmVzcG9uc2USIAoEYmFzZRgBIAEoCzISLmNvZmZlcmRhbS52MS5CYXNlIiQKEVZlcmlmeUJhc2VSZXF1ZXN0Eg8KB2Jhc2VfaWQYASABKAkiZwoSVmVyaWZ5QmFzZVJlc3BvbnNlEiAKBGJhc2UYASABKAsyEi5jb2ZmZXJkYW0udjEuQmFzZRIOCgZpbnRhY3QYAiABKAgSDgoGZGlnZXN0GAMgASgJEg8KB2ZhaWx1cmUYBCABKAkiJAoRRXhwb3J0QmFzZVJlcXVlc3QSDwoHYmFzZV9pZBgBIAEoCSJsChJFeHBvcnRCYXNlUmVzcG9uc2USIgoEYmFzZRgBIAEoCzISLmNvZmZlcmRhbS52MS5CYXNlSAASDwoFcGllY2UYAiABKAxIABIZCg92ZXJpZmllZF9kaWdlc3QYAyABKAlIAEIGCgRwYXJ0Il4KEUltcG9ydEJhc2VSZXF1ZXN0EjAKBmhlYWRlchgBIAEoCzIeLmNvZmZlcmRhbS52MS5JbXBvcnRCYXNlSGVhZGVySAASDwoFcGllY2UYAiABKAxIAEIGCgRwYXJ0IjIKEEltcG9ydEJhc2VIZWFkZXISDgoGZGlnZXN0GAEgASgJEg4KBm9yaWdpbhgCIAEoCSJGChJJbXBvcnRCYXNlUmVzcG9uc2USIAoEYmFzZRgBIAEoCzISLmNvZmZlcmRhbS52MS5CYXNlEg4KBnJldXNlZBgCIAEoCCIkChFEZWxldGVCYXNlUmVxdWVzdBIPCgdiYXNlX2lkGAEgASgJIhQKEkRlbGV0ZUJhc2VSZXNwb25zZTLLBAoLQmFzZVNlcnZpY2USTwoKQ3JlYXRlQmFzZRIfLmNvZmZlcmRhbS52MS5DcmVhdGVCYXNlUmVxdWVzdBogLmNvZmZlcmRhbS52MS5DcmVhdGVCYXNlUmVzcG9uc2USUQoJTGlzdEJhc2VzEh4uY29mZmVyZGFtLnYxLkxpc3RCYXNlc1JlcXVlc3QaHy5jb2ZmZXJkYW0udjEuTGlzdEJhc2VzUmVzcG9uc2UiA5ACARJLCgdHZXRCYXNlEhwuY29mZmVyZGFtLnYxLkdldEJhc2VSZXF1ZXN0Gh0uY29mZmVyZGFtLnYxLkdldEJhc2VSZXNwb25zZSIDkAIBElQKClZlcmlmeUJhc2USHy5jb2ZmZXJkYW0udjEuVmVyaWZ5QmFzZVJlcXVlc3QaIC5jb2ZmZXJkYW0udjEuVmVyaWZ5QmFzZVJlc3BvbnNlIgOQAgISUQoKRXhwb3J0QmFzZRIfLmNvZmZlcmRhbS52MS5FeHBvcnRCYXNlUmVxdWVzdBogLmNvZmZlcmRhbS52MS5FeHBvcnRCYXNlUmVzcG9uc2UwARJRCgpJbXBvcnRCYXNlEh8uY29mZmVyZGFtLnYxLkltcG9ydEJhc2VSZXF1ZXN0GiAuY29mZmVyZGFtLnYxLkltcG9ydEJhc2VSZXNwb25zZSgBEk8KCkRlbGV0ZUJhc2USHy5jb2ZmZXJkYW0udjEuRGVsZXRlQmFzZVJlcXVlc3QaIC5jb2ZmZXJkYW0udjEuRGVsZXRlQmFzZVJlc3BvbnNlYgZwcm90bzM", [file_cofferdam_v1_run, file_google_protobuf_timestamp]);
 
 /**
  * A tree of files that never changes.
@@ -144,6 +144,14 @@ export type BaseSource = Message<"cofferdam.v1.BaseSource"> & {
      */
     value: CheckpointWorkspace;
     case: "checkpoint";
+  } | {
+    /**
+     * Output only. A base of another daemon, by ImportBase.
+     *
+     * @generated from field: cofferdam.v1.BaseCopy copy = 4;
+     */
+    value: BaseCopy;
+    case: "copy";
   } | { case: undefined; value?: undefined };
 };
 
@@ -153,6 +161,27 @@ export type BaseSource = Message<"cofferdam.v1.BaseSource"> & {
  */
 export const BaseSourceSchema: GenMessage<BaseSource> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_base, 1);
+
+/**
+ * A copy of a base of another daemon.
+ *
+ * @generated from message cofferdam.v1.BaseCopy
+ */
+export type BaseCopy = Message<"cofferdam.v1.BaseCopy"> & {
+  /**
+   * Id of that base, which names its node if the node has a number.
+   *
+   * @generated from field: string origin = 1;
+   */
+  origin: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.BaseCopy.
+ * Use `create(BaseCopySchema)` to create a new message.
+ */
+export const BaseCopySchema: GenMessage<BaseCopy> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_base, 2);
 
 /**
  * A directory of the daemon's host.
@@ -174,7 +203,7 @@ export type DirectorySource = Message<"cofferdam.v1.DirectorySource"> & {
  * Use `create(DirectorySourceSchema)` to create a new message.
  */
 export const DirectorySourceSchema: GenMessage<DirectorySource> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_base, 2);
+  messageDesc(file_cofferdam_v1_base, 3);
 
 /**
  * See BaseService.CreateBase.
@@ -211,7 +240,7 @@ export type CreateBaseRequest = Message<"cofferdam.v1.CreateBaseRequest"> & {
  * Use `create(CreateBaseRequestSchema)` to create a new message.
  */
 export const CreateBaseRequestSchema: GenMessage<CreateBaseRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_base, 3);
+  messageDesc(file_cofferdam_v1_base, 4);
 
 /**
  * The base, complete.
@@ -239,7 +268,7 @@ export type CreateBaseResponse = Message<"cofferdam.v1.CreateBaseResponse"> & {
  * Use `create(CreateBaseResponseSchema)` to create a new message.
  */
 export const CreateBaseResponseSchema: GenMessage<CreateBaseResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_base, 4);
+  messageDesc(file_cofferdam_v1_base, 5);
 
 /**
  * See BaseService.ListBases.
@@ -267,7 +296,7 @@ export type ListBasesRequest = Message<"cofferdam.v1.ListBasesRequest"> & {
  * Use `create(ListBasesRequestSchema)` to create a new message.
  */
 export const ListBasesRequestSchema: GenMessage<ListBasesRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_base, 5);
+  messageDesc(file_cofferdam_v1_base, 6);
 
 /**
  * A page of bases.
@@ -295,7 +324,7 @@ export type ListBasesResponse = Message<"cofferdam.v1.ListBasesResponse"> & {
  * Use `create(ListBasesResponseSchema)` to create a new message.
  */
 export const ListBasesResponseSchema: GenMessage<ListBasesResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_base, 6);
+  messageDesc(file_cofferdam_v1_base, 7);
 
 /**
  * See BaseService.GetBase.
@@ -316,7 +345,7 @@ export type GetBaseRequest = Message<"cofferdam.v1.GetBaseRequest"> & {
  * Use `create(GetBaseRequestSchema)` to create a new message.
  */
 export const GetBaseRequestSchema: GenMessage<GetBaseRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_base, 7);
+  messageDesc(file_cofferdam_v1_base, 8);
 
 /**
  * The base.
@@ -337,7 +366,7 @@ export type GetBaseResponse = Message<"cofferdam.v1.GetBaseResponse"> & {
  * Use `create(GetBaseResponseSchema)` to create a new message.
  */
 export const GetBaseResponseSchema: GenMessage<GetBaseResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_base, 8);
+  messageDesc(file_cofferdam_v1_base, 9);
 
 /**
  * See BaseService.VerifyBase.
@@ -358,7 +387,7 @@ export type VerifyBaseRequest = Message<"cofferdam.v1.VerifyBaseRequest"> & {
  * Use `create(VerifyBaseRequestSchema)` to create a new message.
  */
 export const VerifyBaseRequestSchema: GenMessage<VerifyBaseRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_base, 9);
+  messageDesc(file_cofferdam_v1_base, 10);
 
 /**
  * Result of the comparison.
@@ -400,7 +429,167 @@ export type VerifyBaseResponse = Message<"cofferdam.v1.VerifyBaseResponse"> & {
  * Use `create(VerifyBaseResponseSchema)` to create a new message.
  */
 export const VerifyBaseResponseSchema: GenMessage<VerifyBaseResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_base, 10);
+  messageDesc(file_cofferdam_v1_base, 11);
+
+/**
+ * See BaseService.ExportBase.
+ *
+ * @generated from message cofferdam.v1.ExportBaseRequest
+ */
+export type ExportBaseRequest = Message<"cofferdam.v1.ExportBaseRequest"> & {
+  /**
+   * Required.
+   *
+   * @generated from field: string base_id = 1;
+   */
+  baseId: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.ExportBaseRequest.
+ * Use `create(ExportBaseRequestSchema)` to create a new message.
+ */
+export const ExportBaseRequestSchema: GenMessage<ExportBaseRequest> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_base, 12);
+
+/**
+ * Message of an export: the base, and then its files in pieces.
+ *
+ * @generated from message cofferdam.v1.ExportBaseResponse
+ */
+export type ExportBaseResponse = Message<"cofferdam.v1.ExportBaseResponse"> & {
+  /**
+   * One part.
+   *
+   * @generated from oneof cofferdam.v1.ExportBaseResponse.part
+   */
+  part: {
+    /**
+     * The base. The first message.
+     *
+     * @generated from field: cofferdam.v1.Base base = 1;
+     */
+    value: Base;
+    case: "base";
+  } | {
+    /**
+     * The next bytes, at most 1 MiB. Their format is for ImportBase alone.
+     *
+     * @generated from field: bytes piece = 2;
+     */
+    value: Uint8Array;
+    case: "piece";
+  } | {
+    /**
+     * The files that were sent have this digest, which is the recorded one. The last message.
+     *
+     * @generated from field: string verified_digest = 3;
+     */
+    value: string;
+    case: "verifiedDigest";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message cofferdam.v1.ExportBaseResponse.
+ * Use `create(ExportBaseResponseSchema)` to create a new message.
+ */
+export const ExportBaseResponseSchema: GenMessage<ExportBaseResponse> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_base, 13);
+
+/**
+ * See BaseService.ImportBase.
+ *
+ * @generated from message cofferdam.v1.ImportBaseRequest
+ */
+export type ImportBaseRequest = Message<"cofferdam.v1.ImportBaseRequest"> & {
+  /**
+   * The first message has the header, all others a piece.
+   *
+   * @generated from oneof cofferdam.v1.ImportBaseRequest.part
+   */
+  part: {
+    /**
+     * Description of the base.
+     *
+     * @generated from field: cofferdam.v1.ImportBaseHeader header = 1;
+     */
+    value: ImportBaseHeader;
+    case: "header";
+  } | {
+    /**
+     * The next bytes of the export, at most 1 MiB.
+     *
+     * @generated from field: bytes piece = 2;
+     */
+    value: Uint8Array;
+    case: "piece";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message cofferdam.v1.ImportBaseRequest.
+ * Use `create(ImportBaseRequestSchema)` to create a new message.
+ */
+export const ImportBaseRequestSchema: GenMessage<ImportBaseRequest> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_base, 14);
+
+/**
+ * Description of the base to import.
+ *
+ * @generated from message cofferdam.v1.ImportBaseHeader
+ */
+export type ImportBaseHeader = Message<"cofferdam.v1.ImportBaseHeader"> & {
+  /**
+   * Digest that the base must have, as its exporter announced it. Required. If the caller has an unchanged base of this
+   * digest, the answer has that one, and no piece is read.
+   *
+   * @generated from field: string digest = 1;
+   */
+  digest: string;
+
+  /**
+   * Id of the base at its exporter, for the record. Required.
+   *
+   * @generated from field: string origin = 2;
+   */
+  origin: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.ImportBaseHeader.
+ * Use `create(ImportBaseHeaderSchema)` to create a new message.
+ */
+export const ImportBaseHeaderSchema: GenMessage<ImportBaseHeader> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_base, 15);
+
+/**
+ * The base that was imported, complete.
+ *
+ * @generated from message cofferdam.v1.ImportBaseResponse
+ */
+export type ImportBaseResponse = Message<"cofferdam.v1.ImportBaseResponse"> & {
+  /**
+   * The base.
+   *
+   * @generated from field: cofferdam.v1.Base base = 1;
+   */
+  base?: Base | undefined;
+
+  /**
+   * It was there already.
+   *
+   * @generated from field: bool reused = 2;
+   */
+  reused: boolean;
+};
+
+/**
+ * Describes the message cofferdam.v1.ImportBaseResponse.
+ * Use `create(ImportBaseResponseSchema)` to create a new message.
+ */
+export const ImportBaseResponseSchema: GenMessage<ImportBaseResponse> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_base, 16);
 
 /**
  * See BaseService.DeleteBase.
@@ -421,7 +610,7 @@ export type DeleteBaseRequest = Message<"cofferdam.v1.DeleteBaseRequest"> & {
  * Use `create(DeleteBaseRequestSchema)` to create a new message.
  */
 export const DeleteBaseRequestSchema: GenMessage<DeleteBaseRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_base, 11);
+  messageDesc(file_cofferdam_v1_base, 17);
 
 /**
  * Done.
@@ -436,7 +625,7 @@ export type DeleteBaseResponse = Message<"cofferdam.v1.DeleteBaseResponse"> & {
  * Use `create(DeleteBaseResponseSchema)` to create a new message.
  */
 export const DeleteBaseResponseSchema: GenMessage<DeleteBaseResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_base, 12);
+  messageDesc(file_cofferdam_v1_base, 18);
 
 /**
  * Makes, shows, verifies and deletes bases. A run with `workspace.base` has an overlay on a base: its changes are its
@@ -488,6 +677,29 @@ export const BaseService: GenService<{
     methodKind: "unary";
     input: typeof VerifyBaseRequestSchema;
     output: typeof VerifyBaseResponseSchema;
+  },
+  /**
+   * Sends the files of a base, for ImportBase of another daemon. For operators in person: on the Unix socket or with a
+   * certificate. Two records of the log frame it. It ends with an error if the files are not those of the recorded digest.
+   *
+   * @generated from rpc cofferdam.v1.BaseService.ExportBase
+   */
+  exportBase: {
+    methodKind: "server_streaming";
+    input: typeof ExportBaseRequestSchema;
+    output: typeof ExportBaseResponseSchema;
+  },
+  /**
+   * Makes a base of files that ExportBase of another daemon sends: first a header, then the files in pieces. For
+   * operators in person. The base belongs to the caller. If the files have another digest than the header says, or are
+   * not complete, no part of them is left. Limits and records are those of CreateBase.
+   *
+   * @generated from rpc cofferdam.v1.BaseService.ImportBase
+   */
+  importBase: {
+    methodKind: "client_streaming";
+    input: typeof ImportBaseRequestSchema;
+    output: typeof ImportBaseResponseSchema;
   },
   /**
    * Deletes a base. Fails with PRECONDITION_FAILED while a run needs it: one that lives, or one that has ended and

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/image.proto.
  */
 export const file_cofferdam_v1_image: GenFile = /*@__PURE__*/
-  fileDesc("Chhjb2ZmZXJkYW0vdjEvaW1hZ2UucHJvdG8SDGNvZmZlcmRhbS52MSKUAQoFSW1hZ2USEQoJcmVmZXJlbmNlGAEgASgJEhAKCGltYWdlX2lkGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAQSLgoKY3JlYXRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIcHJvZmlsZXMYBSADKAkSEAoIdW51c2FibGUYBiABKAkiYAoSSW1wb3J0SW1hZ2VSZXF1ZXN0EjEKBmhlYWRlchgBIAEoCzIfLmNvZmZlcmRhbS52MS5JbXBvcnRJbWFnZUhlYWRlckgAEg8KBXBpZWNlGAIgASgMSABCBgoEcGFydCKyAQoRSW1wb3J0SW1hZ2VIZWFkZXISEQoJcmVmZXJlbmNlGAEgASgJEjIKBGZvcm0YAiABKA4yJC5jb2ZmZXJkYW0udjEuSW1wb3J0SW1hZ2VIZWFkZXIuRm9ybRIPCgdyZXBsYWNlGAMgASgIIkUKBEZvcm0SFAoQRk9STV9VTlNQRUNJRklFRBAAEhIKDkRPQ0tFUl9BUkNISVZFEAESEwoPUk9PVF9GSUxFU1lTVEVNEAIiTQoTSW1wb3J0SW1hZ2VSZXNwb25zZRIiCgVpbWFnZRgBIAEoCzITLmNvZmZlcmRhbS52MS5JbWFnZRISCgp0YXJfc2hhMjU2GAIgASgJIl4KEUJ1aWxkSW1hZ2VSZXF1ZXN0EjAKBmhlYWRlchgBIAEoCzIeLmNvZmZlcmRhbS52MS5CdWlsZEltYWdlSGVhZGVySAASDwoFcGllY2UYAiABKAxIAEIGCgRwYXJ0Io8BChBCdWlsZEltYWdlSGVhZGVyEhEKCXJlZmVyZW5jZRgBIAEoCRISCgpkb2NrZXJmaWxlGAIgASgJEg8KB3JlcGxhY2UYAyABKAgSKgoHdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIXCg93aXRob3V0X25ldHdvcmsYBSABKAgiVAoSQnVpbGRJbWFnZVJlc3BvbnNlEhAKBm91dHB1dBgBIAEoCUgAEiQKBWltYWdlGAIgASgLMhMuY29mZmVyZGFtLnYxLkltYWdlSABCBgoEcGFydCITChFMaXN0SW1hZ2VzUmVxdWVzdCJMChJMaXN0SW1hZ2VzUmVzcG9uc2USIwoGaW1hZ2VzGAEgAygLMhMuY29mZmVyZGFtLnYxLkltYWdlEhEKCXRydW5jYXRlZBgCIAEoCDKPAgoMSW1hZ2VTZXJ2aWNlElQKC0ltcG9ydEltYWdlEiAuY29mZmVyZGFtLnYxLkltcG9ydEltYWdlUmVxdWVzdBohLmNvZmZlcmRhbS52MS5JbXBvcnRJbWFnZVJlc3BvbnNlKAESUwoKQnVpbGRJbWFnZRIfLmNvZmZlcmRhbS52MS5CdWlsZEltYWdlUmVxdWVzdBogLmNvZmZlcmRhbS52MS5CdWlsZEltYWdlUmVzcG9uc2UoATABElQKCkxpc3RJbWFnZXMSHy5jb2ZmZXJkYW0udjEuTGlzdEltYWdlc1JlcXVlc3QaIC5jb2ZmZXJkYW0udjEuTGlzdEltYWdlc1Jlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Chhjb2ZmZXJkYW0vdjEvaW1hZ2UucHJvdG8SDGNvZmZlcmRhbS52MSKUAQoFSW1hZ2USEQoJcmVmZXJlbmNlGAEgASgJEhAKCGltYWdlX2lkGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAQSLgoKY3JlYXRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIcHJvZmlsZXMYBSADKAkSEAoIdW51c2FibGUYBiABKAkiYAoSSW1wb3J0SW1hZ2VSZXF1ZXN0EjEKBmhlYWRlchgBIAEoCzIfLmNvZmZlcmRhbS52MS5JbXBvcnRJbWFnZUhlYWRlckgAEg8KBXBpZWNlGAIgASgMSABCBgoEcGFydCLEAQoRSW1wb3J0SW1hZ2VIZWFkZXISEQoJcmVmZXJlbmNlGAEgASgJEjIKBGZvcm0YAiABKA4yJC5jb2ZmZXJkYW0udjEuSW1wb3J0SW1hZ2VIZWFkZXIuRm9ybRIPCgdyZXBsYWNlGAMgASgIEhAKCGltYWdlX2lkGAQgASgJIkUKBEZvcm0SFAoQRk9STV9VTlNQRUNJRklFRBAAEhIKDkRPQ0tFUl9BUkNISVZFEAESEwoPUk9PVF9GSUxFU1lTVEVNEAIiXgoTSW1wb3J0SW1hZ2VSZXNwb25zZRIiCgVpbWFnZRgBIAEoCzITLmNvZmZlcmRhbS52MS5JbWFnZRISCgp0YXJfc2hhMjU2GAIgASgJEg8KB3ByZXNlbnQYAyABKAgiJwoSRXhwb3J0SW1hZ2VSZXF1ZXN0EhEKCXJlZmVyZW5jZRgBIAEoCSKCAQoTRXhwb3J0SW1hZ2VSZXNwb25zZRIkCgVpbWFnZRgBIAEoCzITLmNvZmZlcmRhbS52MS5JbWFnZUgAEg8KBXBpZWNlGAIgASgMSAASLAoDZW5kGAMgASgLMh0uY29mZmVyZGFtLnYxLkV4cG9ydGVkQXJjaGl2ZUgAQgYKBHBhcnQiNQoPRXhwb3J0ZWRBcmNoaXZlEhIKCnNpemVfYnl0ZXMYASABKAQSDgoGc2hhMjU2GAIgASgJIl4KEUJ1aWxkSW1hZ2VSZXF1ZXN0EjAKBmhlYWRlchgBIAEoCzIeLmNvZmZlcmRhbS52MS5CdWlsZEltYWdlSGVhZGVySAASDwoFcGllY2UYAiABKAxIAEIGCgRwYXJ0Io8BChBCdWlsZEltYWdlSGVhZGVyEhEKCXJlZmVyZW5jZRgBIAEoCRISCgpkb2NrZXJmaWxlGAIgASgJEg8KB3JlcGxhY2UYAyABKAgSKgoHdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIXCg93aXRob3V0X25ldHdvcmsYBSABKAgiVAoSQnVpbGRJbWFnZVJlc3BvbnNlEhAKBm91dHB1dBgBIAEoCUgAEiQKBWltYWdlGAIgASgLMhMuY29mZmVyZGFtLnYxLkltYWdlSABCBgoEcGFydCITChFMaXN0SW1hZ2VzUmVxdWVzdCJMChJMaXN0SW1hZ2VzUmVzcG9uc2USIwoGaW1hZ2VzGAEgAygLMhMuY29mZmVyZGFtLnYxLkltYWdlEhEKCXRydW5jYXRlZBgCIAEoCDLlAgoMSW1hZ2VTZXJ2aWNlElQKC0ltcG9ydEltYWdlEiAuY29mZmVyZGFtLnYxLkltcG9ydEltYWdlUmVxdWVzdBohLmNvZmZlcmRhbS52MS5JbXBvcnRJbWFnZVJlc3BvbnNlKAESUwoKQnVpbGRJbWFnZRIfLmNvZmZlcmRhbS52MS5CdWlsZEltYWdlUmVxdWVzdBogLmNvZmZlcmRhbS52MS5CdWlsZEltYWdlUmVzcG9uc2UoATABElQKC0V4cG9ydEltYWdlEiAuY29mZmVyZGFtLnYxLkV4cG9ydEltYWdlUmVxdWVzdBohLmNvZmZlcmRhbS52MS5FeHBvcnRJbWFnZVJlc3BvbnNlMAESVAoKTGlzdEltYWdlcxIfLmNvZmZlcmRhbS52MS5MaXN0SW1hZ2VzUmVxdWVzdBogLmNvZmZlcmRhbS52MS5MaXN0SW1hZ2VzUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * An image of the engine, under one of its names.
@@ -136,6 +136,15 @@ export type ImportImageHeader = Message<"cofferdam.v1.ImportImageHeader"> & {
    * @generated from field: bool replace = 3;
    */
   replace: boolean;
+
+  /**
+   * Identity that the image must have, `sha256:…`, as its exporter announced it. Only for an archive of `docker save`.
+   * Another image is refused before the engine has all of it, so the engine stores nothing. If the name already belongs
+   * to this image, the answer comes at once. Default: any.
+   *
+   * @generated from field: string image_id = 4;
+   */
+  imageId: string;
 };
 
 /**
@@ -193,11 +202,18 @@ export type ImportImageResponse = Message<"cofferdam.v1.ImportImageResponse"> & 
   image?: Image | undefined;
 
   /**
-   * SHA-256 of the tar as it arrived, lower-case hex.
+   * SHA-256 of the tar as it arrived, lower-case hex. Empty if none was read.
    *
    * @generated from field: string tar_sha256 = 2;
    */
   tarSha256: string;
+
+  /**
+   * The image was there already, under this name and with the `image_id` of the header. No tar was read.
+   *
+   * @generated from field: bool present = 3;
+   */
+  present: boolean;
 };
 
 /**
@@ -206,6 +222,100 @@ export type ImportImageResponse = Message<"cofferdam.v1.ImportImageResponse"> & 
  */
 export const ImportImageResponseSchema: GenMessage<ImportImageResponse> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_image, 3);
+
+/**
+ * See ImageService.ExportImage.
+ *
+ * @generated from message cofferdam.v1.ExportImageRequest
+ */
+export type ExportImageRequest = Message<"cofferdam.v1.ExportImageRequest"> & {
+  /**
+   * Name of the image, such as `tools:1`. Required.
+   *
+   * @generated from field: string reference = 1;
+   */
+  reference: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.ExportImageRequest.
+ * Use `create(ExportImageRequestSchema)` to create a new message.
+ */
+export const ExportImageRequestSchema: GenMessage<ExportImageRequest> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_image, 4);
+
+/**
+ * Message of an export: the image, then its archive in pieces, and the end.
+ *
+ * @generated from message cofferdam.v1.ExportImageResponse
+ */
+export type ExportImageResponse = Message<"cofferdam.v1.ExportImageResponse"> & {
+  /**
+   * One part.
+   *
+   * @generated from oneof cofferdam.v1.ExportImageResponse.part
+   */
+  part: {
+    /**
+     * The image. The first message.
+     *
+     * @generated from field: cofferdam.v1.Image image = 1;
+     */
+    value: Image;
+    case: "image";
+  } | {
+    /**
+     * The next bytes of an archive of `docker save`, at most 1 MiB.
+     *
+     * @generated from field: bytes piece = 2;
+     */
+    value: Uint8Array;
+    case: "piece";
+  } | {
+    /**
+     * The archive is complete. The last message.
+     *
+     * @generated from field: cofferdam.v1.ExportedArchive end = 3;
+     */
+    value: ExportedArchive;
+    case: "end";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message cofferdam.v1.ExportImageResponse.
+ * Use `create(ExportImageResponseSchema)` to create a new message.
+ */
+export const ExportImageResponseSchema: GenMessage<ExportImageResponse> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_image, 5);
+
+/**
+ * A complete archive.
+ *
+ * @generated from message cofferdam.v1.ExportedArchive
+ */
+export type ExportedArchive = Message<"cofferdam.v1.ExportedArchive"> & {
+  /**
+   * Length, bytes.
+   *
+   * @generated from field: uint64 size_bytes = 1;
+   */
+  sizeBytes: bigint;
+
+  /**
+   * SHA-256, lower-case hex. A record of the log has it, too.
+   *
+   * @generated from field: string sha256 = 2;
+   */
+  sha256: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.ExportedArchive.
+ * Use `create(ExportedArchiveSchema)` to create a new message.
+ */
+export const ExportedArchiveSchema: GenMessage<ExportedArchive> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_image, 6);
 
 /**
  * See ImageService.BuildImage.
@@ -242,7 +352,7 @@ export type BuildImageRequest = Message<"cofferdam.v1.BuildImageRequest"> & {
  * Use `create(BuildImageRequestSchema)` to create a new message.
  */
 export const BuildImageRequestSchema: GenMessage<BuildImageRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_image, 4);
+  messageDesc(file_cofferdam_v1_image, 7);
 
 /**
  * Description of the build.
@@ -291,7 +401,7 @@ export type BuildImageHeader = Message<"cofferdam.v1.BuildImageHeader"> & {
  * Use `create(BuildImageHeaderSchema)` to create a new message.
  */
 export const BuildImageHeaderSchema: GenMessage<BuildImageHeader> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_image, 5);
+  messageDesc(file_cofferdam_v1_image, 8);
 
 /**
  * Message of a build.
@@ -328,7 +438,7 @@ export type BuildImageResponse = Message<"cofferdam.v1.BuildImageResponse"> & {
  * Use `create(BuildImageResponseSchema)` to create a new message.
  */
 export const BuildImageResponseSchema: GenMessage<BuildImageResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_image, 6);
+  messageDesc(file_cofferdam_v1_image, 9);
 
 /**
  * See ImageService.ListImages.
@@ -343,7 +453,7 @@ export type ListImagesRequest = Message<"cofferdam.v1.ListImagesRequest"> & {
  * Use `create(ListImagesRequestSchema)` to create a new message.
  */
 export const ListImagesRequestSchema: GenMessage<ListImagesRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_image, 7);
+  messageDesc(file_cofferdam_v1_image, 10);
 
 /**
  * The images.
@@ -371,10 +481,10 @@ export type ListImagesResponse = Message<"cofferdam.v1.ListImagesResponse"> & {
  * Use `create(ListImagesResponseSchema)` to create a new message.
  */
 export const ListImagesResponseSchema: GenMessage<ListImagesResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_image, 8);
+  messageDesc(file_cofferdam_v1_image, 11);
 
 /**
- * Imports, builds and lists the engine's images. For operators.
+ * Imports, builds, lists and exports the engine's images. For operators.
  *
  * @generated from service cofferdam.v1.ImageService
  */
@@ -401,6 +511,18 @@ export const ImageService: GenService<{
     methodKind: "bidi_streaming";
     input: typeof BuildImageRequestSchema;
     output: typeof BuildImageResponseSchema;
+  },
+  /**
+   * Sends an image as an archive, which ImportImage of another daemon takes. For operators in person: on the Unix socket
+   * or with a certificate. Two records of the log frame it. The daemon sends one image at a time, of at most
+   * `images.max_size` of its configuration. The stream is whole if it has its last message.
+   *
+   * @generated from rpc cofferdam.v1.ImageService.ExportImage
+   */
+  exportImage: {
+    methodKind: "server_streaming";
+    input: typeof ExportImageRequestSchema;
+    output: typeof ExportImageResponseSchema;
   },
   /**
    * The engine's images that have a name, by name.

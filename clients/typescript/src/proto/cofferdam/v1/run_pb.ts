@@ -1587,14 +1587,16 @@ export const HardeningFactSchema: GenMessage<HardeningFact> = /*@__PURE__*/
 export type CreateRunRequest = Message<"cofferdam.v1.CreateRunRequest"> & {
   /**
    * Makes the request idempotent: the same id from the same principal with the same content returns the first answer's
-   * run, with other content it fails with ALREADY_EXISTS. At most 128 characters.
+   * run, with other content it fails with ALREADY_EXISTS. At most 128 characters. After DeleteRun it is free: a
+   * repetition that comes later makes another run, unless it has a `run_id`.
    *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
 
   /**
-   * Only together with `request_id`: the run's id, a UUIDv7 made by the client.
+   * Only together with `request_id`: the run's id, a UUIDv7 made by the client within a day of now. The id of another
+   * run, also of one that was deleted, fails with ALREADY_EXISTS.
    *
    * @generated from field: string run_id = 2;
    */
