@@ -366,8 +366,11 @@ fn policy_files(directory: &Path) -> Result<Vec<PathBuf>, Problems> {
     Ok(paths)
 }
 
-/// Reads the files of a directory: their names with their texts, and the problems of those that cannot be read.
-fn read_files(directory: &Path) -> Result<(Vec<(String, String)>, Vec<Problem>), Problems> {
+/// Names of files, with their texts.
+type Texts = Vec<(String, String)>;
+
+/// Reads the files of a directory. Returns also the problems of those that cannot be read.
+fn read_files(directory: &Path) -> Result<(Texts, Vec<Problem>), Problems> {
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     for path in policy_files(directory)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
