@@ -20,9 +20,12 @@ const FORGET: Duration = Duration::from_secs(60);
 /// Most tenants and reasons that are counted apart. Further tenants count as one.
 const APART: usize = 1_024;
 
-/// Refusals that are not on record yet, by reason and tenant.
+/// A reason and a tenant.
+type Key = (&'static str, String);
+
+/// Refusals that are not on record yet, with the moment of the last one.
 #[derive(Debug, Default)]
-pub(crate) struct Refused(Mutex<BTreeMap<(&'static str, String), (Instant, Occurrences)>>);
+pub(crate) struct Refused(Mutex<BTreeMap<Key, (Instant, Occurrences)>>);
 
 impl Refused {
     /// Counts a refusal. Returns the number since the last record of this reason and tenant, if it is time for another one.

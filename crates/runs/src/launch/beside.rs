@@ -97,8 +97,8 @@ impl Launcher {
         let beside =
             Box::pin(self.start_companions((record.id, &tenant), wanted, owner, &given_up, &mut held));
         let ((made, since), beside) = tokio::join!(container, beside);
-        let waited = (!wanted.companions.is_empty()).then(|| since.elapsed());
-        (made.and_then(|made| beside.map(|beside| (made, beside, waited))), held)
+        let later = (!wanted.companions.is_empty()).then(|| since.elapsed());
+        (made.and_then(|made| beside.map(|beside| (made, beside, later))), held)
     }
 
     async fn start_companions(
