@@ -194,7 +194,7 @@ impl Walk<'_> {
             self.name(from, &name, into, depth)?;
             self.path.truncate(above);
         }
-        self.pass(Entry::up())?;
+        self.pass(&Entry::up())?;
         if let Some(into) = into {
             let set = fchmod(into, Mode::from_raw_mode(mode)).and_then(|()| futimens(into, &times(modified)));
             set.map_err(|errno| self.write_failure(errno.into()))?;
@@ -385,10 +385,10 @@ impl Walk<'_> {
     /// Sends the present name, whose rest follows.
     fn begin(&mut self, kind: Kind, mode: u32, modified: (i64, u32), rest: u64) -> Result<(), TreeFailure> {
         let name = self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
-        self.pass(Entry { kind, mode, modified, name, rest })
+        self.pass(&Entry { kind, mode, modified, name, rest })
     }
 
-    fn pass(&mut self, entry: Entry) -> Result<(), TreeFailure> {
+    fn pass(&mut self, entry: &Entry) -> Result<(), TreeFailure> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         entry.write(*stream).map_err(TreeFailure::Send)
     }

@@ -110,9 +110,10 @@ async fn send(sender: &Sender, part: Part) -> Result<(), Refusal> {
 /// Returns the engine's message. Only operators see it.
 fn broken(error: io::Error) -> Refusal {
     tracing::error!(error = %chain(&error), "the engine did not export an image completely");
-    match error.into_inner().map(|inner| inner.downcast::<EngineError>()) {
-        Some(Ok(error)) => refused(*error),
-        _ => Refusal::internal("exporting the image", &"the engine's answer broke off"),
+    let inner = error.into_inner().and_then(|inner| inner.downcast::<EngineError>().ok());
+    match inner {
+        Some(error) => refused(*error),
+        None => Refusal::internal("exporting the image", &"the engine's answer broke off"),
     }
 }
 
