@@ -31,6 +31,8 @@ make_system() {
         sources=("deb $UBUNTU_MIRROR $release main universe" "deb $UBUNTU_MIRROR $release-updates main universe")
     else
         packages+=(linux-image-amd64)
+        # Lists of sid count for a week, and a mirror may be older. Their signatures are checked.
+        [[ $release != sid ]] || options=(--aptopt='Acquire::Check-Valid-Until "false"')
     fi
     include=$(IFS=, && printf '%s' "${packages[*]}")
     SYSTEM=$PLACE/$release-$(printf '%s' "$include" | sha256sum | cut -c 1-12).tar

@@ -91,7 +91,8 @@ start_engine() {
 }
 
 facts() {
-    jq --null-input --arg name "$NAME" --arg date "$(date --utc +%F)" --arg distribution "$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)" \
+    jq --null-input --arg restricted "$(cat /proc/sys/kernel/apparmor_restrict_unprivileged_userns 2>/dev/null)" \
+        --arg name "$NAME" --arg date "$(date --utc +%F)" --arg distribution "$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)" \
         --arg kernel "$(uname -r)" --arg cofferd "$(cofferd --version)" --argjson version "$(engine /version)" --argjson info "$(engine /info)" \
         --slurpfile doctor /root/hosts/doctor --slurpfile checks "$CHECKS" '
         def component(pattern): [$version.Components[]? | select(.Name | test(pattern))] | first;
@@ -100,7 +101,7 @@ facts() {
             engine: (if component("Podman") then "Podman" else "Docker" end), version: $version.Version, api: $version.ApiVersion,
             runtime: "\($info.DefaultRuntime) \($runtime.Version // "" | split("\n") | first // "" | split(" ") | last // "")",
             cgroups: "version \($info.CgroupVersion), \($info.CgroupDriver)", storage: $info.Driver,
-            security: [$info.SecurityOptions[]? | split(",")[] | ltrimstr("name=") | select(startswith("profile=") | not)],
+            security: [(if $restricted == "1" then "unprivileged user namespaces restricted" else empty end), $info.SecurityOptions[]? | split(",")[] | ltrimstr("name=") | select(startswith("profile=") | not)],
             doctor: $doctor[0], checks: $checks
         }'
 }

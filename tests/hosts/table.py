@@ -121,7 +121,7 @@ def doctor_table(results):
     for result in results:
         host = HOSTS[result["name"]]
         for finding in result["doctor"]:
-            if finding["topic"] == "engine" or finding["verdict"] == "missing":
+            if finding["topic"] == "engine" or finding["verdict"] == "missing" or "AppArmor" in finding["found"]:
                 said = finding["found"] + (f": {finding['follows']}" if finding.get("follows") else "")
                 lines.append(row([host, f"{finding['topic']}: {finding['verdict']}", cell(said)]))
     return "".join(lines)
