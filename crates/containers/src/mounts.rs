@@ -13,6 +13,7 @@
 //!
 //! All functions block for well under a millisecond.
 
+mod copies;
 pub(crate) mod overlay;
 pub(crate) mod owner_maps;
 pub(crate) mod root;
@@ -258,10 +259,15 @@ fn attach_to(tree: BorrowedFd<'_>, place: BorrowedFd<'_>) -> Result<(), MountErr
 fn clone_of(source: BorrowedFd<'_>) -> Result<OwnedFd, MountError> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
-    rustix::mount::open_tree(source, "", flags).map_err(|error| match error {
-        Errno::NOSYS => MountError::Unsupported(error.into()),
-        error => failed("copy the mount of the source")(error),
-    })
+    match rustix::mount::open_tree(source, "", flags) {
+        Ok(copy) => Ok(copy),
+        Err(error @ Errno::NOSYS) => Err(MountError::Unsupported(error.into())),
+        // The mount of an overlay, on a kernel before 6.15; or one of another namespace, which fails there as well.
+        Err(error @ Errno::INVAL) => {
+            copies::copy_detached(source).map_err(|_| failed("copy the mount of the source")(error))
+        }
+        Err(error) => Err(failed("copy the mount of the source")(error)),
+    }
 }
 
 /// Returns a detached copy of `source`'s mount with all its attributes set.

@@ -1,4 +1,5 @@
-//! System calls that no library wraps: `mount_setattr(2)`, a process in a separate user namespace, and project quotas.
+//! System calls that no library wraps: `mount_setattr(2)`, a process in a separate user namespace, project quotas, and a thread in a mount
+//! namespace of its own.
 //!
 //! Only this file contains `unsafe` code. The first two are needed for idmapped mounts. rustix 1.1 has no `mount_setattr`, and the kernel
 //! takes the map only as a user namespace, which exists only through a process in it. Project quotas are set by `quotactl_fd(2)` and two
@@ -41,6 +42,24 @@ pub(crate) fn mount_setattr(mount: BorrowedFd<'_>, attr: &MountAttr) -> io::Resu
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives this thread a mount namespace, which ends with it. Its working directory and root are its own from then on.
+pub(crate) fn own_mount_namespace() -> io::Result<()> {
+    // SAFETY: takes a flag and no pointer. Only this thread gets the new namespace, and no descriptor of the process changes.
+    match unsafe { libc::unshare(libc::CLONE_NEWNS) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Has a descriptor refer to what another one refers to. It stays closed on exec.
+pub(crate) fn replace(descriptor: BorrowedFd<'_>, by: &OwnedFd) -> io::Result<()> {
+    // SAFETY: both are open, and the number stays open and its owner's: what it refers to is replaced in one step.
+    match unsafe { libc::dup3(by.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }
 
 /// A process that only waits in a separate user namespace until the value is dropped.

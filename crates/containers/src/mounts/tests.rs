@@ -301,6 +301,24 @@ fn layers(fixture: &Fixture) -> PathBuf {
     layers
 }
 
+/// On each kernel, and not only on those that refuse to copy the mount in place.
+#[test]
+fn a_detached_mount_is_copied_and_can_be_copied_again() {
+    let fixture = fixture();
+    let mount = clone_of(opened(&fixture.source).as_fd()).expect(NEEDS_ROOT);
+    for name in ["first", "second"] {
+        let copy = copies::copy_detached(mount.as_fd()).unwrap();
+        attach_to(copy.as_fd(), opened(&fixture.slots).as_fd()).unwrap();
+        assert_eq!(fs::read_to_string(fixture.slots.join("file")).unwrap(), "content", "{name}");
+        rustix::mount::unmount(&fixture.slots, UnmountFlags::DETACH).unwrap();
+        let kept = rustix::fs::openat(&mount, "file", OFlags::RDONLY, Mode::empty());
+        assert!(kept.is_ok(), "{name}: the descriptor has the mount");
+    }
+    // The mount of a directory is attached, so that nothing is moved.
+    copies::copy_detached(opened(&fixture.source).as_fd()).unwrap_err();
+    assert!(fixture.source.join("file").exists());
+}
+
 #[test]
 fn an_overlay_shows_the_run_s_user_and_keeps_the_owner_on_disk() {
     let fixture = fixture();
