@@ -33,7 +33,7 @@ use wire::v1;
 use wire::v1::import_image_header::Form;
 
 pub use export::Sender;
-use name::{dockerfile, own_name};
+use name::{dockerfile, own_name, short};
 pub use passage::Pieces;
 use passage::{Passage, Passed};
 
@@ -200,7 +200,7 @@ impl Images {
 
     /// Keeps other imports and builds from giving this name, so that none of them replaces the image unasked.
     fn take(&self, reference: &ImageReference) -> Result<Taken<'_>, Refusal> {
-        let name = reference.tagged();
+        let name = short(reference);
         if self.names.lock().insert(name.clone()) {
             return Ok(Taken(self, name));
         }
