@@ -111,10 +111,10 @@ impl Images {
         let event = || event(Kind::ImageImported, principal, &reference);
         self.record(event(), json!({ "phase": "begun" })).await?;
 
-        let name = reference.clone();
+        let (name, wanted) = (reference.clone(), announced.clone());
         let passage =
             Passage::begin(pieces, form, self.bounds.max_bytes, move |form, input, output| match form {
-                TarForm::DockerArchive => pass_archive(input, output, &name, announced.as_ref()),
+                TarForm::DockerArchive => pass_archive(input, output, &name, wanted.as_ref()),
                 TarForm::RootFilesystem => pass_filesystem(input, output),
             });
         let made = async {
@@ -130,8 +130,9 @@ impl Images {
         };
         let made = in_time(made, self.bounds.timeout, cancel).await;
         let passed = self.recorded(event, &reference, made).await?;
-        let image = Some(self.shown(&reference).await?);
-        Ok(v1::ImportImageResponse { image, tar_sha256: passed.sha256, present: false })
+        let image = self.shown(&reference).await?;
+        stored(&image, announced.as_ref())?;
+        Ok(v1::ImportImageResponse { image: Some(image), tar_sha256: passed.sha256, present: false })
     }
 
     /// Lets the engine build an image, and sends the output of the build to `output`.
@@ -283,6 +284,21 @@ fn announced(header: &v1::ImportImageHeader) -> Result<Option<ImageId>, Refusal>
     id.map(Some).map_err(|_| Refusal::invalid("image_id", "is not `sha256:` and 64 hexadecimal digits"))
 }
 
+/// Refuses an image that the engine has stored under another id than the announced one.
+fn stored(image: &v1::Image, announced: Option<&ImageId>) -> Result<(), Refusal> {
+    match announced {
+        Some(wanted) if wanted.as_str() != image.image_id => {
+            let v1::Image { reference, image_id, .. } = image;
+            let message = format!(
+                "the archive had the image {wanted}, and {reference} is now {image_id}: this engine gives images other ids, as the \
+                 containerd image store does, or another program has taken the name"
+            );
+            Err(Refusal::new(Reason::PreconditionFailed, message).with("image_id", image_id.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn naming(replace: bool) -> Naming {
     if replace { Naming::Replace } else { Naming::New }
 }
@@ -359,6 +375,17 @@ fn bad_tar(bad: &BadTar) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_that_is_stored_under_another_id_is_not_the_announced_one() {
+        let [wanted, other] = ["a", "b"].map(|digit| format!("sha256:{}", digit.repeat(64)));
+        let image = |id: &str| v1::Image { image_id: id.to_owned(), ..Default::default() };
+        let announced = ImageId::parse(&wanted).unwrap();
+        assert!(stored(&image(&wanted), Some(&announced)).is_ok());
+        assert!(stored(&image(&other), None).is_ok());
+        let refused = stored(&image(&other), Some(&announced)).unwrap_err();
+        assert!(refused.message.contains(&other), "{}", refused.message);
+    }
 
     #[test]
     fn an_announced_identity_is_whole_and_of_an_archive() {
