@@ -41,6 +41,9 @@ use passage::{Passage, Passed};
 const AT_ONCE: usize = 2;
 /// Time that the check of a tar has to finish after the engine has, and that the engine has to report a timeout.
 const SETTLING: Duration = Duration::from_secs(5);
+/// Advice after an end in which the engine may have had the whole tar. It loads the image then without a listener, too.
+const LOOK: &str =
+    "it may have been done already, so look at the images (`coffer image list`) before the next try";
 /// Number of images that are sent at the same time.
 const EXPORTS: usize = 1;
 
@@ -319,11 +322,16 @@ async fn in_time(
         made = made => made,
         () = tokio::time::sleep(limit + SETTLING) => Err(Refusal::new(
             Reason::TimedOut,
-            format!("the tar did not arrive within {} seconds; the engine stored nothing", limit.as_secs()),
+            format!(
+                "it was not done within {} seconds, and the engine was told to stop: {LOOK}",
+                limit.as_secs()
+            ),
         )),
         () = cancel.cancelled() => Err(Refusal::new(
             Reason::Cancelled,
-            "the client disconnected or the daemon is stopping; the engine was told to stop",
+            format!(
+                "the client disconnected or the daemon is stopping, and the engine was told to stop: {LOOK}"
+            ),
         )),
     }
 }
