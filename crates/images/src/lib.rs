@@ -41,7 +41,7 @@ use passage::{Passage, Passed};
 const AT_ONCE: usize = 2;
 /// Time that the check of a tar has to finish after the engine has, and that the engine has to report a timeout.
 const SETTLING: Duration = Duration::from_secs(5);
-/// Advice after an end in which the engine may have had the whole tar. It loads the image then without a listener, too.
+/// Advice after an end in which the engine may have had the whole tar: it finishes then without a listener, too.
 const LOOK: &str =
     "it may have been done already, so look at the images (`coffer image list`) before the next try";
 /// Number of images that are sent at the same time.
@@ -120,6 +120,7 @@ impl Images {
                 TarForm::DockerArchive => pass_archive(input, output, &name, wanted.as_ref()),
                 TarForm::RootFilesystem => pass_filesystem(input, output),
             });
+        let cancelled = passage.cancelled(cancel);
         let made = async {
             let (form, tar, passed) = passage.form().await.map_err(|bad| bad_tar(&bad))?;
             let limit = self.bounds.timeout;
@@ -131,7 +132,7 @@ impl Images {
             };
             settled(given, passed).await
         };
-        let made = in_time(made, self.bounds.timeout, cancel).await;
+        let made = in_time(made, self.bounds.timeout, cancelled).await;
         let passed = self.recorded(event, &reference, made).await?;
         let image = self.shown(&reference).await?;
         stored(&image, announced.as_ref())?;
@@ -186,7 +187,7 @@ impl Images {
             let given = self.launcher.engine.build_image(&build, tar, output, limit).await;
             settled(given, passed).await
         };
-        let made = in_time(made, limit, cancel).await;
+        let made = in_time(made, limit, cancel.cancelled()).await;
         self.recorded(event, reference, made).await?;
         self.shown(reference).await
     }
@@ -316,7 +317,7 @@ fn event(kind: Kind, principal: &Principal, reference: &ImageReference) -> Event
 async fn in_time(
     made: impl Future<Output = Result<Passed, Refusal>>,
     limit: Duration,
-    cancel: &CancellationToken,
+    cancelled: impl Future<Output = ()>,
 ) -> Result<Passed, Refusal> {
     tokio::select! {
         made = made => made,
@@ -327,7 +328,7 @@ async fn in_time(
                 limit.as_secs()
             ),
         )),
-        () = cancel.cancelled() => Err(Refusal::new(
+        () = cancelled => Err(Refusal::new(
             Reason::Cancelled,
             format!(
                 "the client disconnected or the daemon is stopping, and the engine was told to stop: {LOOK}"
