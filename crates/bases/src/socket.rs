@@ -42,10 +42,18 @@ pub(crate) async fn receive(into: &Directory, pieces: Pieces, most: TreeBounds) 
         received = &mut receiving => return received,
         fed = &mut feeding => fed,
     };
-    match (receiving.await, fed) {
-        // The stream was cut off, and this is the reason.
-        (Err(refused), Err(why)) if refused.reason == Reason::PreconditionFailed => Err(why),
-        (received, _) => received,
+    let received = receiving.await;
+    settled(received, fed)
+}
+
+/// Combines the answer of the process with the end of the client's stream.
+///
+/// A client breaks its stream off if its source fails, also after the last byte. A tree that came whole is no base then.
+fn settled<T>(received: Result<T, Refusal>, fed: Result<(), Refusal>) -> Result<T, Refusal> {
+    match (received, fed) {
+        (Err(refused), Err(_)) if refused.reason != Reason::PreconditionFailed => Err(refused),
+        (_, Err(why)) => Err(why),
+        (received, Ok(())) => received,
     }
 }
 
@@ -153,6 +161,19 @@ mod tests {
         drop(theirs);
         let endless = Box::pin(stream::repeat_with(|| Ok(Bytes::from_static(b"more"))));
         assert!(feed(endless, ours).await.is_ok(), "the process has ended");
+    }
+
+    #[test]
+    fn a_stream_that_breaks_off_is_no_base_even_after_its_last_byte() {
+        let why = || Refusal::new(Reason::Cancelled, "why");
+        let cut = || Refusal::new(Reason::PreconditionFailed, "cut");
+        let reason = |received, fed| settled(received, fed).map_err(|refused: Refusal| refused.reason);
+        assert_eq!(reason(Ok(1), Err(why())), Err(Reason::Cancelled));
+        assert_eq!(reason(Err(cut()), Err(why())), Err(Reason::Cancelled));
+        let late = Refusal::new(Reason::TimedOut, "late");
+        assert_eq!(reason(Err(late), Err(why())), Err(Reason::TimedOut));
+        assert_eq!(reason(Err(cut()), Ok(())), Err(Reason::PreconditionFailed));
+        assert_eq!(reason(Ok(1), Ok(())), Ok(1));
     }
 
     #[tokio::test]

@@ -24,6 +24,8 @@ use crate::{Images, event, refused};
 const STALL: Duration = Duration::from_secs(60);
 /// Size of a piece, bytes.
 const PIECE: usize = 256 * 1024;
+/// Number of zeros at the end of a tar.
+const END: usize = 1_024;
 
 /// The answer of an export, as far as the client has not read it.
 pub type Sender = mpsc::Sender<Result<ExportImageResponse, Status>>;
@@ -78,6 +80,7 @@ impl Images {
     async fn archive(&self, id: &ImageId, sender: &Sender) -> Result<ExportedArchive, Refusal> {
         let mut archive = self.launcher.engine.save_image(id, self.bounds.timeout);
         let (mut hash, mut size_bytes, mut piece) = (Sha256::new(), 0_u64, Vec::with_capacity(PIECE));
+        let mut zeros = 0;
         while let Some(part) = archive.next().await {
             let mut part: Bytes = part.map_err(broken)?;
             size_bytes = size_bytes.saturating_add(part.len() as u64);
@@ -85,6 +88,7 @@ impl Images {
                 return Err(too_large(self.bounds.max_bytes));
             }
             hash.update(&part);
+            zeros = zeros_at_end(zeros, &part);
             while !part.is_empty() {
                 let taken = part.split_to(part.len().min(PIECE - piece.len()));
                 piece.extend_from_slice(&taken);
@@ -94,10 +98,22 @@ impl Images {
                 }
             }
         }
+        // The engine reports an error after the first byte as text, and ends its answer in order.
+        if zeros < END {
+            return Err(Refusal::internal("exporting the image", &"the engine's archive has no end"));
+        }
         if !piece.is_empty() {
             send(sender, Part::Piece(piece)).await?;
         }
         Ok(ExportedArchive { size_bytes, sha256: hex::encode(hash.finalize()) })
+    }
+}
+
+/// Returns the number of zeros at the end of a stream to which this part is added.
+fn zeros_at_end(before: usize, part: &[u8]) -> usize {
+    match part.iter().rposition(|byte| *byte != 0) {
+        Some(last) => part.len() - last - 1,
+        None => before.saturating_add(part.len()),
     }
 }
 
@@ -154,6 +170,15 @@ mod tests {
         assert_eq!(receiver.recv().await.unwrap().unwrap().part, Some(piece()));
         drop(receiver);
         assert_eq!(send(&sender, piece()).await.unwrap_err().reason, Reason::Cancelled);
+    }
+
+    #[test]
+    fn an_archive_without_its_end_is_not_whole() {
+        let zeros = |parts: &[&[u8]]| parts.iter().fold(0, |zeros, part| zeros_at_end(zeros, part));
+        assert!(zeros(&[b"tar", &[0; 1_000], &[], &[0; 24]]) >= END);
+        assert_eq!(zeros(&[&[0; 2_000], b"{\"message\":\"no space\"}\n"]), 0);
+        assert_eq!(zeros(&[b"tar", &[0; 1_000], b"x\0\0"]), 2);
+        assert_eq!(zeros(&[]), 0);
     }
 
     #[test]

@@ -33,7 +33,7 @@ use wire::v1;
 use wire::v1::import_image_header::Form;
 
 pub use export::Sender;
-use name::{dockerfile, own_name};
+use name::{dockerfile, own_name, short};
 pub use passage::Pieces;
 use passage::{Passage, Passed};
 
@@ -41,6 +41,9 @@ use passage::{Passage, Passed};
 const AT_ONCE: usize = 2;
 /// Time that the check of a tar has to finish after the engine has, and that the engine has to report a timeout.
 const SETTLING: Duration = Duration::from_secs(5);
+/// Advice after an end in which the engine may have had the whole tar: it finishes then without a listener, too.
+const LOOK: &str =
+    "it may have been done already, so look at the images (`coffer image list`) before the next try";
 /// Number of images that are sent at the same time.
 const EXPORTS: usize = 1;
 
@@ -111,12 +114,13 @@ impl Images {
         let event = || event(Kind::ImageImported, principal, &reference);
         self.record(event(), json!({ "phase": "begun" })).await?;
 
-        let name = reference.clone();
+        let (name, wanted) = (reference.clone(), announced.clone());
         let passage =
             Passage::begin(pieces, form, self.bounds.max_bytes, move |form, input, output| match form {
-                TarForm::DockerArchive => pass_archive(input, output, &name, announced.as_ref()),
+                TarForm::DockerArchive => pass_archive(input, output, &name, wanted.as_ref()),
                 TarForm::RootFilesystem => pass_filesystem(input, output),
             });
+        let cancelled = passage.cancelled(cancel);
         let made = async {
             let (form, tar, passed) = passage.form().await.map_err(|bad| bad_tar(&bad))?;
             let limit = self.bounds.timeout;
@@ -128,10 +132,11 @@ impl Images {
             };
             settled(given, passed).await
         };
-        let made = in_time(made, self.bounds.timeout, cancel).await;
+        let made = in_time(made, self.bounds.timeout, cancelled).await;
         let passed = self.recorded(event, &reference, made).await?;
-        let image = Some(self.shown(&reference).await?);
-        Ok(v1::ImportImageResponse { image, tar_sha256: passed.sha256, present: false })
+        let image = self.shown(&reference).await?;
+        stored(&image, announced.as_ref())?;
+        Ok(v1::ImportImageResponse { image: Some(image), tar_sha256: passed.sha256, present: false })
     }
 
     /// Lets the engine build an image, and sends the output of the build to `output`.
@@ -182,7 +187,7 @@ impl Images {
             let given = self.launcher.engine.build_image(&build, tar, output, limit).await;
             settled(given, passed).await
         };
-        let made = in_time(made, limit, cancel).await;
+        let made = in_time(made, limit, cancel.cancelled()).await;
         self.recorded(event, reference, made).await?;
         self.shown(reference).await
     }
@@ -200,7 +205,7 @@ impl Images {
 
     /// Keeps other imports and builds from giving this name, so that none of them replaces the image unasked.
     fn take(&self, reference: &ImageReference) -> Result<Taken<'_>, Refusal> {
-        let name = reference.tagged();
+        let name = short(reference);
         if self.names.lock().insert(name.clone()) {
             return Ok(Taken(self, name));
         }
@@ -283,6 +288,21 @@ fn announced(header: &v1::ImportImageHeader) -> Result<Option<ImageId>, Refusal>
     id.map(Some).map_err(|_| Refusal::invalid("image_id", "is not `sha256:` and 64 hexadecimal digits"))
 }
 
+/// Refuses an image that the engine has stored under another id than the announced one.
+fn stored(image: &v1::Image, announced: Option<&ImageId>) -> Result<(), Refusal> {
+    match announced {
+        Some(wanted) if wanted.as_str() != image.image_id => {
+            let v1::Image { reference, image_id, .. } = image;
+            let message = format!(
+                "the archive had the image {wanted}, and {reference} is now {image_id}: this engine gives images other ids, as the \
+                 containerd image store does, or another program has taken the name"
+            );
+            Err(Refusal::new(Reason::PreconditionFailed, message).with("image_id", image_id.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn naming(replace: bool) -> Naming {
     if replace { Naming::Replace } else { Naming::New }
 }
@@ -297,17 +317,22 @@ fn event(kind: Kind, principal: &Principal, reference: &ImageReference) -> Event
 async fn in_time(
     made: impl Future<Output = Result<Passed, Refusal>>,
     limit: Duration,
-    cancel: &CancellationToken,
+    cancelled: impl Future<Output = ()>,
 ) -> Result<Passed, Refusal> {
     tokio::select! {
         made = made => made,
         () = tokio::time::sleep(limit + SETTLING) => Err(Refusal::new(
             Reason::TimedOut,
-            format!("the tar did not arrive within {} seconds; the engine stored nothing", limit.as_secs()),
+            format!(
+                "it was not done within {} seconds, and the engine was told to stop: {LOOK}",
+                limit.as_secs()
+            ),
         )),
-        () = cancel.cancelled() => Err(Refusal::new(
+        () = cancelled => Err(Refusal::new(
             Reason::Cancelled,
-            "the client disconnected or the daemon is stopping; the engine was told to stop",
+            format!(
+                "the client disconnected or the daemon is stopping, and the engine was told to stop: {LOOK}"
+            ),
         )),
     }
 }
@@ -359,6 +384,17 @@ fn bad_tar(bad: &BadTar) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_that_is_stored_under_another_id_is_not_the_announced_one() {
+        let [wanted, other] = ["a", "b"].map(|digit| format!("sha256:{}", digit.repeat(64)));
+        let image = |id: &str| v1::Image { image_id: id.to_owned(), ..Default::default() };
+        let announced = ImageId::parse(&wanted).unwrap();
+        assert!(stored(&image(&wanted), Some(&announced)).is_ok());
+        assert!(stored(&image(&other), None).is_ok());
+        let refused = stored(&image(&other), Some(&announced)).unwrap_err();
+        assert!(refused.message.contains(&other), "{}", refused.message);
+    }
 
     #[test]
     fn an_announced_identity_is_whole_and_of_an_archive() {

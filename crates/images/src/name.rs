@@ -5,6 +5,20 @@ use refusal::Refusal;
 
 /// Prefix of the names that only the daemon gives.
 const OWN: &str = "cofferdam/";
+/// Names of the registry that engines add to names without one.
+const REGISTRIES: [&str; 2] = ["docker.io/", "index.docker.io/"];
+/// Beginning that they add to names of one part, too.
+const OFFICIAL: &str = "library/";
+/// Registry of names that Podman was given without one.
+const LOCAL: &str = "localhost/";
+
+/// Returns the name with its tag, in the shortest of the forms that are one name to the engine.
+pub(super) fn short(reference: &ImageReference) -> String {
+    let name = reference.tagged();
+    let rest = REGISTRIES.iter().find_map(|registry| name.strip_prefix(registry)).unwrap_or(&name);
+    let official = rest.strip_prefix(OFFICIAL).filter(|name| !name.contains('/'));
+    official.unwrap_or(rest).to_owned()
+}
 
 /// Parses a name that an operator may give to an image.
 pub(super) fn own_name(name: &str) -> Result<ImageReference, Refusal> {
@@ -13,8 +27,10 @@ pub(super) fn own_name(name: &str) -> Result<ImageReference, Refusal> {
     if name.contains('@') || name.starts_with("sha256:") {
         return Err(Refusal::invalid("reference", "is a digest: give a name and a tag, such as tools:1"));
     }
-    if name.starts_with(OWN) {
-        return Err(Refusal::invalid("reference", format!("begins with {OWN}, which is the daemon's own")));
+    let short = short(&reference);
+    if short.strip_prefix(LOCAL).unwrap_or(&short).starts_with(OWN) {
+        let message = format!("is a name of {OWN}, which is the daemon's own");
+        return Err(Refusal::invalid("reference", message));
     }
     let tagged = reference.tagged();
     let repository = tagged.rsplit_once(':').map_or(tagged.as_str(), |(repository, _)| repository);
@@ -38,7 +54,9 @@ pub(super) fn dockerfile(path: String) -> Result<String, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use super::{dockerfile, own_name};
+    use containers::ImageReference;
+
+    use super::{dockerfile, own_name, short};
 
     #[test]
     fn only_valid_operator_names_are_accepted() {
@@ -49,6 +67,25 @@ mod tests {
         for bad in ["", "cofferdam/default:1", "../x", "a b", "Tools:1", &digest, &format!("tools@{digest}")]
         {
             assert!(own_name(bad).is_err(), "{bad}");
+        }
+        for registry in ["docker.io/", "index.docker.io/", "localhost/", "docker.io/localhost/"] {
+            assert!(own_name(&format!("{registry}cofferdam/default:1")).is_err(), "{registry}");
+        }
+        assert!(own_name("registry.example.org/cofferdam/tools:1").is_ok());
+    }
+
+    #[test]
+    fn the_forms_of_one_name_have_one_short_form() {
+        let short = |name: &str| short(&ImageReference::parse(name).unwrap());
+        for name in
+            ["tools", "tools:latest", "library/tools", "docker.io/tools", "index.docker.io/library/tools"]
+        {
+            assert_eq!(short(name), "tools:latest", "{name}");
+        }
+        for other in
+            ["localhost/tools:1", "docker.io.example/tools:1", "library/team/tools:1", "team/tools:1"]
+        {
+            assert_eq!(short(other), other);
         }
     }
 

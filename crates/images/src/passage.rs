@@ -11,6 +11,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use containers::{BadTar, Meter, TarForm, TarStream, form_of};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 /// A tar in pieces, as a client sends it.
 pub type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
@@ -30,6 +31,8 @@ pub(super) struct Passage {
     form: oneshot::Receiver<TarForm>,
     tar: TarStream,
     passed: oneshot::Receiver<Result<Passed, BadTar>>,
+    /// Cancelled before the engine can have the whole tar.
+    whole: CancellationToken,
 }
 
 impl Passage {
@@ -53,6 +56,8 @@ impl Passage {
         let (output, outgoing) = mpsc::channel(WAITING);
         let (tell_form, form) = oneshot::channel();
         let (tell, passed) = oneshot::channel();
+        let whole = CancellationToken::new();
+        let ending = whole.clone();
         tokio::task::spawn_blocking(move || {
             let mut input = Meter::new(Incoming { fed: incoming, piece: Bytes::new(), is_over: false }, most);
             let mut output = Outgoing { output, chunk: BytesMut::with_capacity(CHUNK) };
@@ -61,6 +66,7 @@ impl Passage {
                 let _ = tell_form.send(form);
                 pass(form, &mut Read::chain(head.as_slice(), &mut input), &mut output)?;
                 output.flush()?;
+                ending.cancel();
                 // Marks the end of the tar. Without it the engine's request ends in an error.
                 output.output.blocking_send(None).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
                 Ok(())
@@ -68,7 +74,20 @@ impl Passage {
             let bytes = input.read_bytes();
             let _ = tell.send(done.map(|()| Passed { sha256: input.sha256(), bytes }));
         });
-        Self { form, tar: whole(outgoing), passed }
+        Self { form, tar: until_marked(outgoing), passed, whole }
+    }
+
+    /// Returns a future that ends with `cancel`, unless the engine may have the whole tar by then.
+    ///
+    /// The engine then loads the image, also without a listener, and the record needs its answer.
+    pub(super) fn cancelled(&self, cancel: &CancellationToken) -> impl Future<Output = ()> + use<> {
+        let (cancel, whole) = (cancel.clone(), self.whole.clone());
+        async move {
+            cancel.cancelled().await;
+            if whole.is_cancelled() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Waits until the form of the tar is known.
@@ -77,7 +96,7 @@ impl Passage {
     pub(super) async fn form(
         self,
     ) -> Result<(TarForm, TarStream, impl Future<Output = Result<Passed, BadTar>>), BadTar> {
-        let Self { form, tar, passed } = self;
+        let Self { form, tar, passed, .. } = self;
         let gone = || BadTar::Io(io::ErrorKind::BrokenPipe.into());
         let passed = async move { passed.await.unwrap_or_else(|_| Err(gone())) };
         match form.await {
@@ -89,7 +108,7 @@ impl Passage {
 }
 
 /// Returns the stream to the engine. It ends in an error if the end of the tar was not marked.
-fn whole(outgoing: mpsc::Receiver<Option<Bytes>>) -> TarStream {
+fn until_marked(outgoing: mpsc::Receiver<Option<Bytes>>) -> TarStream {
     Box::pin(stream::unfold(Some(outgoing), |outgoing| async move {
         let mut outgoing = outgoing?;
         match outgoing.recv().await {
@@ -203,6 +222,24 @@ mod tests {
         assert_eq!(members, [(b"file".to_vec(), 200_000, 0o644)]);
         let (again, is_whole, _) = passes(pieces(&bytes, None), 1 << 20).await;
         assert!(is_whole && again == bytes, "what is written so is not changed again");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_tar_that_has_passed_is_not_cancelled() {
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        let passage =
+            Passage::begin(endless(), None, u64::MAX, |_, input, output| pass_filesystem(input, output));
+        passage.cancelled(&cancel).await;
+        let passage = Passage::begin(pieces(&tar(), None), None, 1 << 20, |_, input, output| {
+            pass_filesystem(input, output)
+        });
+        let cancelled = passage.cancelled(&cancel);
+        let (_, mut tar, passed) = passage.form().await.unwrap();
+        while tar.next().await.is_some() {}
+        passed.await.unwrap();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(std::pin::pin!(cancelled).poll(&mut context).is_pending());
     }
 
     #[tokio::test(flavor = "multi_thread")]

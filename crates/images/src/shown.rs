@@ -8,6 +8,7 @@ use refusal::Refusal;
 use wire::v1;
 
 use crate::Images;
+use crate::name::short;
 
 /// Maximum number of images in a list.
 const LISTED: usize = 1_000;
@@ -38,9 +39,9 @@ impl Images {
 
     /// Returns the image that has this name.
     pub(super) async fn listing(&self, reference: &ImageReference) -> Result<Option<ImageListing>, Refusal> {
-        let name = reference.tagged();
+        let name = short(reference);
         let listed = self.launcher.engine.images().await.map_err(engine_refusal)?;
-        Ok(listed.into_iter().find(|listing| listing.reference.as_str() == name))
+        Ok(listed.into_iter().find(|listing| short(&listing.reference) == name))
     }
 
     pub(super) async fn described(&self, listing: ImageListing) -> Result<v1::Image, Refusal> {

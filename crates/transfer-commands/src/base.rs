@@ -13,7 +13,7 @@ use wire::v1::{
 };
 
 use crate::nodes::Nodes;
-use crate::push::{Arrived, Parcel, push};
+use crate::push::{Arrived, Parcel, push, same};
 use crate::relay::{Part, relay};
 
 /// Largest page of a list, and number of bases that are searched.
@@ -99,7 +99,8 @@ impl Parcel for BaseParcel {
         let mut bases = to.bases();
         let import = move |messages| async move { bases.import_base(messages).await };
         let answer = relay(export, part, (header, message), import, at).await?;
-        let id = answer.base.unwrap_or_default().base_id;
+        let Base { base_id: id, digest, .. } = answer.base.unwrap_or_default();
+        same("digest", digest, &self.0.digest)?;
         Ok(Arrived { id, present: answer.reused })
     }
 

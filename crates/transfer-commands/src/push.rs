@@ -84,6 +84,14 @@ pub(crate) async fn push<P: Parcel>(
     Ok(exit)
 }
 
+/// Returns the identity of the copy, if it is that of the source.
+pub(crate) fn same(what: &str, copy: String, source: &str) -> Result<String, Failure> {
+    if copy == source {
+        return Ok(copy);
+    }
+    Err(Failure::failed(format!("the copy has the {what} {copy}, and the source has {source}")))
+}
+
 fn render(pushed: &Pushed, page: &mut Output) {
     page.word(&pushed.node).own(" ").own(pushed.result);
     if !pushed.id.is_empty() {
@@ -97,6 +105,15 @@ mod tests {
     use presentation::output::Look;
 
     use super::*;
+
+    #[test]
+    fn a_copy_has_the_identity_of_its_source() {
+        assert_eq!(same("id", "sha256:ab".into(), "sha256:ab").unwrap(), "sha256:ab");
+        for other in ["", "sha256:cd"] {
+            let failure = same("id", other.into(), "sha256:ab").unwrap_err();
+            assert!(failure.to_string().contains("sha256:ab"), "{failure}");
+        }
+    }
 
     #[test]
     fn a_target_is_a_line() {

@@ -22,6 +22,9 @@ pub(crate) enum Part {
 
 /// Reads the pieces of `export` and sends them after the header. Reports the progress in bytes to `at`.
 ///
+/// The header goes when the source has begun. Until then the source may wait for its turn, and the target would hold one
+/// for nothing.
+///
 /// `message` makes a message of a piece. Without a piece it makes one that is invalid, so that the target does not take
 /// an export that broke off for a whole one.
 pub(crate) async fn relay<E, I, A, F>(
@@ -36,12 +39,13 @@ where
 {
     let (sender, receiver) = mpsc::channel(WAITING);
     let reading = async move {
+        let mut came = export.next().await;
         if sender.send(header).await.is_err() {
             return Ok(());
         }
         let (mut done, mut is_whole) = (0_u64, false);
         let failure: Failure = loop {
-            match export.next().await {
+            match came {
                 Some(Ok(came)) => match part(came) {
                     Some(Part::Begin) => {}
                     Some(Part::Piece(_)) if is_whole => break early(),
@@ -60,6 +64,11 @@ where
                 None if is_whole => return Ok(()),
                 None => break early(),
             }
+            came = tokio::select! {
+                came = export.next() => came,
+                // The target has answered, and its answer gives the reason. The source may be slow.
+                () = sender.closed() => return Ok(()),
+            };
         };
         let _ = sender.send(message(None)).await;
         Err(failure)

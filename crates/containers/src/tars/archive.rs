@@ -32,6 +32,8 @@ const MAX_KEPT: u64 = 1 << 20;
 const MAX_KEPT_OF_ALL: u64 = 16 << 20;
 /// Largest number of parts of an archive.
 const MAX_PARTS: usize = 10_000;
+/// Longest name of a part, and longest target of a link, bytes. All of them are kept.
+const MAX_NAME: usize = 1_024;
 /// Largest number of links from a name to its layer.
 const MAX_STEPS: usize = 8;
 /// First bytes of compressed data: gzip, zstd, xz, bzip2.
@@ -97,6 +99,9 @@ impl Parts {
     fn admit(&mut self, member: &Member) -> Result<(), BadTar> {
         if !is_plain(&member.name) {
             return Err(member.refused("is no part of an archive of `docker save`"));
+        }
+        if member.name.len().max(member.link.as_ref().map_or(0, Vec::len)) > MAX_NAME {
+            return Err(member.refused("has a name that is too long for a part of an archive"));
         }
         if self.names.len() >= MAX_PARTS {
             return Err(member.refused("is one part too many"));

@@ -295,6 +295,27 @@ fn an_archive_gets_the_given_name_instead_of_its_own() {
     assert_eq!(manifest, wanted);
 }
 
+/// Names of parts are kept until the end, and a member may have one of 1 MiB.
+#[test]
+fn long_names_of_parts_are_refused() {
+    let name = |length: usize| format!("{DIGEST}/{}", "n".repeat(length - DIGEST.len() - 1));
+    let with = |name: &str| {
+        let tar = made(|tar| {
+            long(tar, EntryType::GNULongName, name);
+            file(tar, "cut", b"");
+            file(tar, "manifest.json", b"[]");
+        });
+        archive(&tar).unwrap_err()
+    };
+    assert!(with(&name(1_025)).contains("too long"));
+    assert!(!with(&name(1_024)).contains("too long"));
+    let tar = made(|tar| {
+        long(tar, EntryType::GNULongLink, &format!("../{}", name(1_024)));
+        link(tar, &format!("{DIGEST}/layer.tar"), EntryType::Symlink, "cut");
+    });
+    assert!(archive(&tar).unwrap_err().contains("too long"));
+}
+
 #[test]
 fn an_announced_image_is_passed_on_and_any_other_has_no_manifest() {
     let content = filesystem(&small_layer()).unwrap();

@@ -15,7 +15,7 @@ use wire::v1;
 use wire::v1::base_service_server::BaseService;
 use wire::v1::import_base_request::Part;
 
-use super::image::{PIECES, no_header, pieces};
+use super::image::{LAST, PIECES, no_header, pieces};
 use super::portion::{cut, page};
 use super::principal;
 
@@ -90,8 +90,8 @@ impl BaseService for Service {
         self.tasks.spawn(async move {
             let sent = service.bases.export(id, &principal, &sender, &service.stop).await;
             if let Err(refusal) = sent {
-                // An error means that the client has left.
-                let _ = sender.send(Err(refusal.into())).await;
+                // An error means that the client has left, or reads nothing. Its stream has no last message.
+                let _ = sender.send_timeout(Err(refusal.into()), LAST).await;
             }
         });
         Ok(Response::new(ReceiverStream::new(receiver)))

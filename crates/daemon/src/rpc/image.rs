@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -23,6 +24,8 @@ const LINES: usize = 64;
 const MAX_LINE: usize = 16 * 1024;
 /// Maximum number of pieces of an export that wait for the client.
 pub(super) const PIECES: usize = 4;
+/// Time that a client has to take the reason why its export ended.
+pub(super) const LAST: Duration = Duration::from_secs(5);
 /// Maximum size of one piece, bytes.
 const MAX_PIECE: usize = 1 << 20;
 
@@ -144,8 +147,8 @@ impl ImageService for Service {
             let reference = request.into_inner().reference;
             let sent = service.images.export(&principal, &reference, &sender, &service.stop).await;
             if let Err(refusal) = sent {
-                // An error means that the client has left.
-                let _ = sender.send(Err(refusal.into())).await;
+                // An error means that the client has left, or reads nothing. Its stream has no last message.
+                let _ = sender.send_timeout(Err(refusal.into()), LAST).await;
             }
         });
         Ok(Response::new(ReceiverStream::new(receiver)))

@@ -14,7 +14,7 @@ use super::show::find;
 use crate::client::{Context, quick};
 use crate::failure::{Ended, Failure};
 use crate::nodes::{Daemon, Nodes, Target};
-use crate::push::{Arrived, Parcel, push};
+use crate::push::{Arrived, Parcel, push, same};
 use crate::relay::{Part, relay};
 
 /// Copy an image to other daemons, through this client; prints a line for each.
@@ -125,7 +125,8 @@ impl Parcel for ImageParcel {
         let mut images = to.images();
         let import = move |messages| async move { images.import_image(messages).await };
         let answer = relay(export, part, (header, message), import, at).await?;
-        let id = answer.image.unwrap_or_default().image_id;
+        // A daemon that does not know the field of the announced id takes any image.
+        let id = same("id", answer.image.unwrap_or_default().image_id, &self.image.image_id)?;
         Ok(Arrived { id, present: answer.present })
     }
 
