@@ -30,7 +30,7 @@ pub(crate) struct Daemon<T> {
 pub(crate) type Target<T> = (String, Result<Daemon<T>, Failure>);
 
 impl Nodes {
-    /// Connects to the daemons that the command line names by their addresses, with the credentials for the source.
+    /// Connects to the daemons that the command line names by their addresses, with the certificate for the source.
     pub(crate) async fn connect<T>(
         self,
         context: &Context,
@@ -47,7 +47,8 @@ impl Nodes {
         let targets = self.targets.into_iter().map(|name| {
             let endpoint: Endpoint =
                 name.parse().map_err(|wrong| Failure::usage(format!("`{name}`: {wrong}")))?;
-            Ok((name, context.daemon.at(endpoint)))
+            // A token opens no import, and another host has no business with the source's.
+            Ok((name, context.daemon.at(endpoint).with_token(None)))
         });
         let targets = targets.collect::<Result<Vec<_>, Failure>>()?;
         let client = context.connect().await?;
