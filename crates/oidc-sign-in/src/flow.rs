@@ -29,7 +29,7 @@ const TURNS: usize = 8;
 const WAIT: Duration = Duration::from_secs(5);
 /// Sign-ins that may have a turn or wait for one at the same time. Behind one proxy, browsers have one address.
 const FINISHING: ConnectionLimits =
-    ConnectionLimits { connections: 64, per_address: 16, per_second: 10, spare: 0 };
+    ConnectionLimits { connections: 1_024, per_address: 16, per_second: 10, spare: 0 };
 /// Longest code of an issuer, bytes.
 const LONGEST_CODE: usize = 4_096;
 
