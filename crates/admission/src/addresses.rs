@@ -56,8 +56,12 @@ struct Table {
 struct Known {
     open: usize,
     spare: u32,
-    /// New connections that the address may still open, in thousandths. A connection in an ordinary slot leaves enough for all spare ones.
+    /// New connections that the address may still open, in thousandths, and those that it may open beyond them in spare slots.
+    ///
+    /// They are counted apart. Otherwise the checks of an address that never stops to connect would take all that comes back, and none of its
+    /// connections would get an ordinary slot.
     budget: u64,
+    spare_budget: u64,
     at: Instant,
 }
 
@@ -118,27 +122,36 @@ impl Table {
         if self.known.len() >= KNOWN && !self.known.contains_key(&address) {
             self.forget(now)?;
         }
-        let for_spare = u64::from(self.limits.spare) * 1_000;
-        let whole = u64::from(self.limits.per_second) * 1_000 + for_spare;
-        let known = self.known.entry(address).or_insert(Known { open: 0, spare: 0, budget: whole, at: now });
+        let [most, most_spare] =
+            [self.limits.per_second, self.limits.spare].map(|in_a_second| u64::from(in_a_second) * 1_000);
+        let new = Known { open: 0, spare: 0, budget: most, spare_budget: most_spare, at: now };
+        let known = self.known.entry(address).or_insert(new);
         let since = u64::try_from(now.duration_since(known.at).as_millis()).unwrap_or(u64::MAX);
-        let refilled = since.saturating_mul(self.limits.per_second.into());
         // Time too short for a thousandth stays on the account.
-        if refilled > 0 {
-            known.budget = whole.min(known.budget.saturating_add(refilled));
+        if since > 0 {
+            let refilled =
+                |budget: u64, most: u64| most.min(budget.saturating_add(since.saturating_mul(most / 1_000)));
+            known.budget = refilled(known.budget, most);
+            known.spare_budget = refilled(known.spare_budget, most_spare);
             known.at = now;
         }
-        let budget = known.budget.checked_sub(1_000)?;
-        let ordinary = if budget >= for_spare { self.ordinary(address) } else { None };
+        let (left, spare_left) = (known.budget.checked_sub(1_000), known.spare_budget.checked_sub(1_000));
+        let ordinary = left.and_then(|_| self.ordinary(address));
         let (is_spare, room) = match ordinary {
             Some(room) => (false, room),
-            None => (true, self.beyond(address)?),
+            None => {
+                left.or(spare_left)?;
+                (true, self.beyond(address)?)
+            }
         };
         if let Room::Of(number) = room {
             self.evict(number);
         }
         let known = self.known.get_mut(&address)?;
-        known.budget = budget;
+        match (left, spare_left) {
+            (Some(left), _) => known.budget = left,
+            (None, left) => known.spare_budget = left?,
+        }
         if is_spare {
             known.spare += 1;
             self.spare += 1;
@@ -368,6 +381,7 @@ mod tests {
         assert_eq!((table.open, table.unproven.len()), (0, 0));
         assert!(table.known.values().all(|known| known.open == 0));
     }
+
     #[test]
     fn spare_slots_are_beyond_the_limits_and_never_proven() {
         let limits = ConnectionLimits { connections: 3, per_address: 2, spare: 2, ..WIDE };
@@ -414,9 +428,19 @@ mod tests {
             (spare.iter().filter(|is_spare| !**is_spare).count(), spare.len())
         };
         assert_eq!(opened(0), (10, 12));
-        // The budget that comes back is for the spare slots first. No second has more than before.
-        assert_eq!(opened(100), (0, 1));
-        assert_eq!(opened(1_100), (8, 10));
+        assert_eq!(opened(100), (1, 1));
+        assert_eq!(opened(1_100), (10, 12));
         assert_eq!(opened(10_000), (10, 12));
+    }
+
+    #[test]
+    fn an_address_that_never_stops_to_connect_has_its_ordinary_slots_too() {
+        let addresses = Addresses::new(ConnectionLimits { per_second: 10, spare: 2, ..WIDE });
+        let start = Instant::now();
+        let moments = (0..10_000_u64).step_by(10).map(|millis| start + Duration::from_millis(millis));
+        let opened = moments.filter_map(|at| addresses.enter(address("10.0.0.1"), at));
+        let spare: Vec<bool> = opened.map(|slot| slot.is_spare()).collect();
+        let checks = spare.iter().filter(|is_spare| **is_spare).count();
+        assert!((105..=110).contains(&(spare.len() - checks)) && (20..=22).contains(&checks), "{checks}");
     }
 }

@@ -138,6 +138,17 @@ impl ImageReference {
         format!("{repository}:{tag}")
     }
 
+    /// Returns the reference in a form that an engine takes for a name or a whole id, and never for the beginning of an id.
+    ///
+    /// `None`: it can only be the beginning of an id.
+    pub fn unabbreviated(&self) -> Option<Self> {
+        match self.0.strip_prefix("sha256:") {
+            Some(digits) => is_hex64(digits).then(|| self.clone()),
+            None if is_hex64(&self.0) || self.0.contains('@') => Some(self.clone()),
+            None => Some(Self(self.tagged())),
+        }
+    }
+
     /// Returns repository and tag. The tag is `latest` if there is none.
     pub(crate) fn repository_and_tag(&self) -> (&str, &str) {
         match self.0.rsplit_once(':') {
@@ -275,6 +286,24 @@ mod tests {
         assert_eq!(split("host:5000/a/b:c"), ("host:5000/a/b".into(), "c".into()));
         for bad in ["", "/a", "a/", "../a", "a..b", "a?b", "a#b", "a b", "a%2e", ":a", "a:"] {
             assert_eq!(ImageReference::parse(bad), Err(IdError::NotAReference), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_reference_of_a_run_is_taken_for_the_beginning_of_an_id() {
+        let whole = |text: &str| {
+            let whole = ImageReference::parse(text).unwrap().unabbreviated();
+            whole.map(|whole| whole.as_str().to_owned())
+        };
+        let id = format!("sha256:{}", "0a".repeat(32));
+        for same in [&*id, &id[7..], "cafe:1", "host:5000/cafe:1", &format!("cafe@{id}")] {
+            assert_eq!(whole(same).as_deref(), Some(same));
+        }
+        // An engine would search ids for the names without a tag.
+        assert_eq!(whole("cafe").as_deref(), Some("cafe:latest"));
+        assert_eq!(whole("host:5000/cafe").as_deref(), Some("host:5000/cafe:latest"));
+        for beginning in ["sha256:0a", &id[..70]] {
+            assert_eq!(whole(beginning), None, "{beginning}");
         }
     }
 

@@ -46,12 +46,13 @@ pub(super) async fn left(watch: &DiskWatch) {
                         Some(paths) => Some(all_of(paths).await),
                         None => None,
                     };
-                    (id, as_of, found, began)
+                    // Without the rests after other measures, during which this one waits for its turn to be noted.
+                    (id, as_of, found, began.elapsed())
                 });
             }
             tokio::select! {
                 () = left.expects.notified() => break,
-                Some(Ok((id, as_of, found, began))) = measures.join_next() => {
+                Some(Ok((id, as_of, found, took))) = measures.join_next() => {
                     left.measured(id, as_of, found);
                     queue.end(id);
                     // Its files have changed meanwhile.
@@ -59,7 +60,7 @@ pub(super) async fn left(watch: &DiskWatch) {
                         queue.add(id, || watch.runs.tenant_left(id));
                     }
                     // After a start there may be many.
-                    tokio::time::sleep(began.elapsed().min(REST)).await;
+                    tokio::time::sleep(took.min(REST)).await;
                 }
             }
         }

@@ -111,7 +111,8 @@ impl RunId {
 
     /// Checks that a client may choose this id for a new run: its time is within a day of now.
     ///
-    /// Ids of deleted runs are kept for as long as this check lets them pass. So the log has one run under each id.
+    /// Ids of deleted runs are kept for as long as this check lets them pass. So the log has one run under each id, beside attempts to create it
+    /// that were refused or cut off.
     pub fn check_is_of_now(self) -> Result<(), Refusal> {
         if self.is_within_a_day_of(SystemTime::now()) {
             return Ok(());

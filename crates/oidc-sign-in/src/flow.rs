@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use admission::{Addresses, ConnectionLimits, Slot};
+use admission::{Addresses, ConnectionLimits, FairTurn, FairTurns, Slot, network};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use seal::ProcessSeal;
 use serde::Deserialize;
-use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
+use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use url::form_urlencoded::{Serializer, byte_serialize};
 use webhook::{Tls, post_form};
@@ -29,7 +29,7 @@ const TURNS: usize = 8;
 const WAIT: Duration = Duration::from_secs(5);
 /// Sign-ins that may have a turn or wait for one at the same time. Behind one proxy, browsers have one address.
 const FINISHING: ConnectionLimits =
-    ConnectionLimits { connections: 64, per_address: 16, per_second: 10, spare: 0 };
+    ConnectionLimits { connections: 1_024, per_address: 16, per_second: 10, spare: 0 };
 /// Longest code of an issuer, bytes.
 const LONGEST_CODE: usize = 4_096;
 
@@ -39,7 +39,8 @@ pub struct SignIns {
     /// Path and origin of the console to which issuers send browsers back.
     redirect_uri: String,
     tls: Tls,
-    turns: Semaphore,
+    /// Turns of addresses, so that an issuer that is slow for one holds up no other.
+    turns: FairTurns,
     /// Bounds the sign-ins that each address finishes.
     addresses: Addresses,
     spent: Spent,
@@ -110,7 +111,7 @@ impl SignIns {
 
     pub fn new(clients: Vec<Client>, redirect_uri: String, tls: Tls) -> Self {
         let issuers = clients.into_iter().map(|client| Issuer { client, provider: Mutex::default() });
-        let (turns, seal) = (Semaphore::new(TURNS), ProcessSeal::generate());
+        let (turns, seal) = (FairTurns::new(TURNS), ProcessSeal::generate());
         let (addresses, spent) = (Addresses::new(FINISHING), Spent::default());
         Self { issuers: issuers.collect(), redirect_uri, tls, turns, addresses, spent, seal }
     }
@@ -179,12 +180,12 @@ impl SignIns {
     }
 
     /// Waits for a turn, of which an address has a few.
-    async fn turn(&self, from: IpAddr) -> Result<(Slot, SemaphorePermit<'_>), Failed> {
+    async fn turn(&self, from: IpAddr) -> Result<(Slot, FairTurn), Failed> {
         let slot = self.addresses.enter(from, std::time::Instant::now()).ok_or(Failed::Busy)?;
         // It is not given up for another one.
         slot.prove();
-        match timeout(WAIT, self.turns.acquire()).await {
-            Ok(Ok(turn)) => Ok((slot, turn)),
+        match timeout(WAIT, self.turns.wait(&network(from).to_string())).await {
+            Ok(Some(turn)) => Ok((slot, turn)),
             _ => Err(Failed::Busy),
         }
     }

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::pin::pin;
 
 use serde_json::{Value, json};
 use url::Url;
@@ -276,4 +277,22 @@ async fn an_issuer_that_is_down_is_asked_again_after_a_while() {
     assert_eq!(scene.server.asked.borrow().len(), 1);
     assert!(matches!(scene.sign_ins.begin("other", "/", now()).await, Err(Failed::Unknown)));
     assert_eq!(scene.sign_ins.names().collect::<Vec<_>>(), ["corp"]);
+}
+
+#[tokio::test]
+async fn an_address_whose_sign_ins_wait_holds_up_no_other() {
+    let sign_ins = scene(None).await.sign_ins;
+    let other = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+    let mut held = Vec::new();
+    for _ in 0..TURNS {
+        held.push(sign_ins.turn(BROWSER).await.unwrap());
+    }
+    let (mut more, mut another) = (pin!(sign_ins.turn(BROWSER)), pin!(sign_ins.turn(other)));
+    for _ in 0..2 {
+        assert!(timeout(Duration::ZERO, &mut more).await.is_err());
+        assert!(timeout(Duration::ZERO, &mut another).await.is_err());
+    }
+    drop(held.pop());
+    assert!(timeout(Duration::ZERO, &mut more).await.is_err(), "it came first, and its address has seven");
+    assert!(another.await.is_ok());
 }

@@ -41,6 +41,11 @@ pub(crate) fn closeness(allowed: &str, image: &str) -> Option<usize> {
     let Some(beginning) = allowed.strip_suffix('*') else {
         return (whole(allowed) == image).then_some(usize::MAX);
     };
+    // What engines add to names has no part in an id, and the beginning of a name is for none.
+    if is_id(&image) {
+        let is_of_ids = beginning.is_empty() || beginning.starts_with(ID.0);
+        return (is_of_ids && image.starts_with(beginning)).then_some(beginning.len());
+    }
     let (registry, rest) = parts(&image);
     // The name as people write it, without what engines add.
     let official = rest.strip_prefix(OFFICIAL).filter(|name| registry == REGISTRY && !name.contains('/'));
@@ -60,8 +65,7 @@ pub(crate) fn closeness(allowed: &str, image: &str) -> Option<usize> {
 ///
 /// Engines ignore a tag beside a digest, so it is left out.
 fn whole(name: &str) -> String {
-    let is_id = |text: &str| text.len() == ID.1 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_id(name.strip_prefix(ID.0).unwrap_or(name)) {
+    if is_id(name) {
         return name.to_owned();
     }
     let (registry, rest) = parts(name);
@@ -76,6 +80,12 @@ fn whole(name: &str) -> String {
         Some(digest) => format!("{registry}/{official}{path}@{digest}"),
         None => format!("{registry}/{official}{path}:{tag}"),
     }
+}
+
+/// Returns true for the whole id of an image.
+fn is_id(name: &str) -> bool {
+    let digits = name.strip_prefix(ID.0).unwrap_or(name);
+    digits.len() == ID.1 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Splits a name into its registry and the rest. The first part is a registry if it has a dot, a port or a capital, or is `localhost`.
@@ -130,6 +140,13 @@ mod tests {
             !is_for(&id, &id[7..]),
             "engines take both for the same image, and a profile has to name them"
         );
+        for id in [id.as_str(), &id[7..]] {
+            assert!(is_for("*", id));
+            for beginning in ["library/*", "c*", "s*", "sha*", &format!("{REGISTRY}/*")] {
+                assert!(!is_for(beginning, id), "{beginning} {id}");
+            }
+        }
+        assert!(is_for("sha256:*", &id) && is_for("sha256:cc*", &id) && !is_for("sha256:d*", &id));
     }
 
     #[test]

@@ -195,7 +195,7 @@ impl Launcher {
         let asked = &requested.companion;
         let reference =
             ImageReference::parse(&asked.image).map_err(|error| Refusal::invalid("image", error))?;
-        let Some(facts) = self.engine.image(&reference).await.map_err(engine_refusal)? else {
+        let Some(facts) = self.find_image(&reference).await? else {
             let message =
                 format!("image: the engine has no image {reference}, and nothing is pulled: {MISSING}");
             return Err(Refusal::new(Reason::ImageMissing, message).with("image", reference.as_str()));

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use admission::FairTurns;
 use containers::{
-    Boundary, ContainerId, ContainerName, EngineError, Hardening, ImageId, ImageReference, ImageRefused,
-    UsableImage, check_image_paths,
+    Boundary, ContainerId, ContainerName, EngineError, Hardening, ImageFacts, ImageId, ImageReference,
+    ImageRefused, UsableImage, check_image_paths,
 };
 use executor::engine_refusal;
 use identity::RunId;
@@ -109,7 +109,7 @@ impl Launcher {
             let made = self.default_image.get().await?;
             return Ok((made.image, Some(made.busybox)));
         };
-        let Some(facts) = self.engine.image(reference).await.map_err(engine_refusal)? else {
+        let Some(facts) = self.find_image(reference).await? else {
             let message =
                 format!("image: the engine has no image {reference}, and nothing is pulled: {MISSING}");
             let refusal = Refusal::new(Reason::ImageMissing, message);
@@ -118,6 +118,16 @@ impl Launcher {
         let usable = facts.usable().map_err(|refused| unusable(reference, &refused))?;
         let bundles = self.check_image(&usable, reference).await?;
         Ok((usable.with_bundles(bundles), None))
+    }
+
+    /// Asks the engine for the image that a request names, which the profile allows by this name.
+    ///
+    /// For a name that no image has, an engine takes the image whose id begins so, which the profile may not allow.
+    pub(super) async fn find_image(&self, reference: &ImageReference) -> Result<Option<ImageFacts>, Refusal> {
+        match reference.unabbreviated() {
+            Some(whole) => self.engine.image(&whole).await.map_err(engine_refusal),
+            None => Ok(None),
+        }
     }
 
     /// Checks the paths of an image that an engine opens by itself, or mounts on. Does so once for each image.
