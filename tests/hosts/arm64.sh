@@ -83,7 +83,7 @@ works() {
 refused() {
     local result=refused
     if run "${@:3}" || ! grep -qF -- "$2" "$SCRATCH/said"; then result=fails; fi
-    record "$1" "$result" "$(last_words)"
+    record "$1" "$result" "$(grep -F -- "$2" "$SCRATCH/said" || last_words)"
 }
 
 # With the loader of the cross-compiler: `-L` would have paths of the root directory lead there as well.
@@ -156,7 +156,7 @@ are_for_arm() {
 verify_log() {
     mkdir -p "$SCRATCH/log"
     cp crates/audit/tests/vectors/signed.jsonl "$SCRATCH/log/00000000000000000001.jsonl"
-    in_user "$PROGRAMS/coffer" audit verify "$SCRATCH/log"
+    in_user "$PROGRAMS/coffer" audit verify "$SCRATCH/log" >"$SCRATCH/verdict" && head -n 1 "$SCRATCH/verdict"
 }
 
 change_log() {
@@ -220,11 +220,11 @@ works "cofferd --version" in_user "$PROGRAMS/cofferd" --version
 works "coffer --version" in_user "$PROGRAMS/coffer" --version
 works "configuration, checked" check_configuration
 works "audit log of another architecture, verified" verify_log
-refused "the same, with a changed record" "2" change_log
+refused "the same, with a changed record" "record 2 was edited" change_log
 run examine || true
 record "coffer doctor" "$(grep -qE '^ok +processor +aarch64$' "$SCRATCH/said" && echo works || echo fails)" \
-    "missing: $(sed -n 's/^MISSING  *//p' "$SCRATCH/said" | sed 's/  .*//' | paste -sd , -)"
-refused "Debian package of these programs, on another architecture" "another processor" package_foreign
+    "processor aarch64; missing: $(sed -n 's/^MISSING  *//p' "$SCRATCH/said" | sed 's/  .*//' | paste -sd , -)"
+refused "Debian package of these programs on another architecture" "is for another processor" package_foreign
 while read -r crate name program; do
     [[ $name != unit ]] || test_in_user "$crate" "$program"
 done <"$SCRATCH/tests"
