@@ -137,12 +137,11 @@ impl Table {
         }
         let (left, spare_left) = (known.budget.checked_sub(1_000), known.spare_budget.checked_sub(1_000));
         let ordinary = left.and_then(|_| self.ordinary(address));
-        let (is_spare, room) = match ordinary {
-            Some(room) => (false, room),
-            None => {
-                left.or(spare_left)?;
-                (true, self.beyond(address)?)
-            }
+        let (is_spare, room) = if let Some(room) = ordinary {
+            (false, room)
+        } else {
+            left.or(spare_left)?;
+            (true, self.beyond(address)?)
         };
         if let Room::Of(number) = room {
             self.evict(number);
