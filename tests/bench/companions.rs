@@ -3,6 +3,7 @@
 //! A run is ready when its companions are, which takes as long as their programs take. The daemon notes how long the run waited for them
 //! after its own container was there. The rest is the start of the run itself, with the work that companions add to it.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -125,10 +126,10 @@ async fn daemon(image: &Image) -> Daemon {
     let image = &image.0;
     let named = |name: &str| BUILD.replacen("\n  build:\n", &format!("\n  {name}:\n"), 1);
     let [alone, mut beside] = PROFILES.map(named);
-    beside.push_str(&format!("    companions:\n      images: [\"{image}\"]\n      defaults:\n"));
+    writeln!(beside, "    companions:\n      images: [\"{image}\"]\n      defaults:").unwrap();
     for name in NAMES {
         let ready = "{ tcp: 5432, interval_milliseconds: 50 }";
-        beside.push_str(&format!("        - {{ name: {name}, image: \"{image}\", ready: {ready} }}\n"));
+        writeln!(beside, "        - {{ name: {name}, image: \"{image}\", ready: {ready} }}").unwrap();
     }
     let policy = vec![("alone.yaml", alone), ("beside.yaml", beside), ("roles.yaml", ROLES.to_owned())];
     Daemon::start_with(Setup { config: POOL.to_owned(), policy, ..Setup::default() }).await

@@ -237,7 +237,7 @@ async fn files_that_are_not_those_of_the_digest_are_no_base() {
         (&base.digest, &changed[..], "INVALID_ARGUMENT"),
         (&base.digest, &files[..files.len() - 1], "PRECONDITION_FAILED"),
         (&base.digest, &[][..], "PRECONDITION_FAILED"),
-        (&base.digest, &[7; 500_000][..], "PRECONDITION_FAILED"),
+        (&base.digest, &vec![7; 500_000][..], "PRECONDITION_FAILED"),
     ] {
         let refused = imported_base(&mut to, digest, &base.base_id, sent).await.unwrap_err();
         assert_eq!(reason(&refused), expected, "{refused}");

@@ -241,7 +241,7 @@ async fn short_keys_of_rsa_and_sha_1_are_refused() {
         .spawn()
         .unwrap();
     let (stream, _) = timeout(Duration::from_secs(30), listener.accept()).await.unwrap().unwrap();
-    let error = scene.load().unwrap().accept_http(stream).await.err().expect("1,024 bits are accepted");
+    let error = scene.load().unwrap().accept_http(stream).await.expect_err("1,024 bits are accepted");
     assert!(error.to_string().contains("invalid peer certificate"), "{error}");
     client.kill().unwrap();
     client.wait().unwrap();

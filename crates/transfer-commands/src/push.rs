@@ -121,7 +121,9 @@ mod tests {
         let pushed =
             |result, id: &str, why: &str| Pushed { node: "7".into(), result, id: id.into(), why: why.into() };
         let lines = [pushed("pushed", "sha256:ab", ""), pushed("failed", "", "no\u{1b}[31m space")];
-        lines.iter().for_each(|line| render(line, &mut page));
+        for line in &lines {
+            render(line, &mut page);
+        }
         assert_eq!(page.as_str(), "7 pushed sha256:ab\n7 failed\n");
         let json = serde_json::to_value(&lines).unwrap();
         assert_eq!(json[0], serde_json::json!({ "node": "7", "result": "pushed", "id": "sha256:ab" }));

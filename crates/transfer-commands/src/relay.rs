@@ -109,13 +109,14 @@ mod tests {
         (answer, all)
     }
 
-    fn piece(text: &str) -> Came {
-        Ok(Some(Part::Piece(text.into())))
+    fn piece(text: &str) -> Part {
+        Part::Piece(text.into())
     }
 
     #[tokio::test]
     async fn a_whole_export_arrives_after_the_header() {
-        let came = vec![Ok(Some(Part::Begin)), piece("a"), piece("b"), Ok(Some(Part::End))];
+        let came =
+            vec![Ok(Some(Part::Begin)), Ok(Some(piece("a"))), Ok(Some(piece("b"))), Ok(Some(Part::End))];
         let (answer, seen) = relayed(came, 64).await;
         assert_eq!(answer.unwrap(), "done");
         assert_eq!(seen, [Some(b"header".to_vec()), Some(b"a".to_vec()), Some(b"b".to_vec())]);
@@ -124,10 +125,10 @@ mod tests {
     #[tokio::test]
     async fn an_export_that_breaks_off_is_no_whole_import() {
         let broken = [
-            vec![piece("a")],
-            vec![piece("a"), Err(Status::unavailable("gone"))],
-            vec![piece("a"), Ok(None)],
-            vec![Ok(Some(Part::End)), piece("a")],
+            vec![Ok(Some(piece("a")))],
+            vec![Ok(Some(piece("a"))), Err(Status::unavailable("gone"))],
+            vec![Ok(Some(piece("a"))), Ok(None)],
+            vec![Ok(Some(Part::End)), Ok(Some(piece("a")))],
         ];
         for came in broken {
             let (answer, seen) = relayed(came, 64).await;
@@ -138,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_target_that_answers_early_ends_the_export() {
-        let many = (0..100).map(|_| piece("a")).collect();
+        let many = (0..100).map(|_| Ok(Some(piece("a")))).collect();
         let (answer, seen) = relayed(many, 1).await;
         assert_eq!((answer.unwrap(), seen.len()), ("done", 1));
     }

@@ -39,7 +39,7 @@ const P99: f64 = 1.05;
 /// Measures, prints, and checks if that is asked for.
 pub(crate) async fn run(args: &Args) -> ExitCode {
     let began = Host::look();
-    let rows = measure(args.rounds).await;
+    let rows = Box::pin(measure(args.rounds)).await;
     Table { lane: "observed", columns: ["plain", "observed"], began, ended: Host::look(), rows }.finish(args)
 }
 

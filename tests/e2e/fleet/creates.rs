@@ -112,9 +112,9 @@ async fn each_create_is_one_run_although_a_node_is_killed_meanwhile() {
         assert_eq!((containers, mounts), (Vec::new(), Vec::new()));
     }
     let expected: BTreeMap<_, _> = (0..count).map(|number| (agent(number), 1)).collect();
-    let lost: Vec<_> = expected.keys().filter(|agent| !made.contains_key(*agent)).collect();
+    let missing: Vec<_> = expected.keys().filter(|agent| !made.contains_key(*agent)).collect();
     let doubled: Vec<_> = made.iter().filter(|(_, runs)| **runs != 1).collect();
-    assert!(made == expected, "lost: {lost:?}, doubled: {doubled:?}");
+    assert!(made == expected, "lost: {missing:?}, doubled: {doubled:?}");
 }
 
 fn agent(number: u32) -> String {
