@@ -31,9 +31,6 @@ PATIENCE=1500
 # Crates in which numbers of system calls, filters, layouts of structures, page sizes or the order of bytes matter.
 CRATES=(audit busybox containers doctor egress-worker file-ops guest host-launch host-worker jail loopback-dial node-id process-memory seal
     steering worker-protocol)
-# Of these also tests of whole programs, in the virtual machine.
-WHOLE=(egress-worker/confined egress-worker/egress guest/guest host-worker/clone host-worker/delete host-worker/faults host-worker/hostile
-    host-worker/jail host-worker/layer jail/it)
 # shellcheck source=arm64-tests.sh
 source "$REPOSITORY/tests/hosts/arm64-tests.sh"
 # shellcheck source=arm64-machine.sh
@@ -114,7 +111,7 @@ cross() {
 build_tests() {
     local crate arguments=()
     for crate in "${CRATES[@]}"; do arguments+=(--package "cofferdam-$crate"); done
-    for crate in "${WHOLE[@]}"; do arguments+=(--test "${crate#*/}"); done
+    for crate in "${!WHOLE[@]}"; do arguments+=(--test "${crate#*/}"); done
     cross test --no-run --lib --bins "${arguments[@]}" --message-format json-render-diagnostics >"$SCRATCH/messages"
 }
 
