@@ -53,7 +53,7 @@ trap clean_up EXIT
 # record CHECK RESULT WORDS
 record() {
     local words
-    words=$(tr -s '[:space:]' ' ' <<<"$3" | tr -cd '[:print:]' | sed 's/ *$//' | cut -c 1-400)
+    words=$(tr -s '[:space:]' ' ' <<<"$3" | tr -cd '[:print:]' | sed "s#$REPOSITORY/##g;s#$SCRATCH/##g;s/ *\$//" | cut -c 1-400)
     printf '%s\t%s\t%s\n' "$1" "$2" "$words" >>"$SCRATCH/checks"
     note "$2: $1 – $words"
 }
@@ -134,7 +134,7 @@ END
 with_tests() {
     local crate name program
     while read -r crate name program; do
-        if in_user "$program" --list </dev/null 2>/dev/null | grep -q ': test$'; then printf '%s %s %s\n' "$crate" "$name" "$program"; fi
+        if in_user "$program" --list </dev/null | grep -c ': test$' >/dev/null; then printf '%s %s %s\n' "$crate" "$name" "$program"; fi
     done
 }
 
@@ -163,7 +163,7 @@ change_log() {
 
 check_configuration() {
     sed 's#^workspace_roots:.*#workspace_roots: []#' deploy/cofferd.example.yaml >"$SCRATCH/cofferd.yaml"
-    in_user "$PROGRAMS/cofferd" --config "$SCRATCH/cofferd.yaml" --check-config
+    in_user "$PROGRAMS/cofferd" --config "$SCRATCH/cofferd.yaml" --check-config >"$SCRATCH/verdict" && cat "$SCRATCH/verdict"
 }
 
 # Of the host alone, without an engine and a daemon. Its calls of the kernel are those that qemu-user has.
