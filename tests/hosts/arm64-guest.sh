@@ -1,7 +1,7 @@
 #!/bin/bash
 # The first process of arm64.sh's virtual machine: runs the tests of /list, prints a line for each program, and switches the machine off.
 # It begins in the first file system of the kernel, which has no pivot_root, and goes on in another.
-set -u
+set -uo pipefail
 export PATH=/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8
 
 if [[ ! -e /in-memory ]]; then
@@ -37,11 +37,10 @@ one() {
     [[ $2 == unit ]] || check="tests of $1: $2"
     mkdir -p "/tests/crates/$1"
     # shellcheck disable=SC2086 # words of names
-    (cd "/tests/crates/$1" && "$3" --test-threads 1 $4) >/tmp/said 2>&1 </dev/null || result=fails
-    cat /tmp/said
+    (cd "/tests/crates/$1" && timeout 900 "$3" --test-threads 1 $4) 2>&1 </dev/null | tee /tmp/said || result=fails
     words=$(sed -n 's/^test result: .* \([0-9]*\) passed.*/\1 tests/p' /tmp/said)
     [[ $result == works ]] || words="$words; failed: $(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' /tmp/said | tr '\n' ' ')"
-    [[ $words != "0 tests" ]] || result=fails
+    [[ -n $words && $words != "0 tests" ]] || result=fails
     printf '\n#check\t%s, virtual machine\t%s\t%s\n' "$check" "$result" "$words"
 }
 

@@ -44,10 +44,11 @@ fill_machine() {
     for program in coffer-guest coffer-host-worker coffer-egress; do place "$STATIC/$program" "$PROGRAMS/$program" || return 1; done
     for program in cofferd coffer; do place "$PROGRAMS/$program" "/usr/bin/$program" || return 1; done
     while read -r crate name program; do
-        filters=''
         if [[ $name == unit ]]; then
             filters=${NEEDS_KERNEL[$crate]-}
             [[ -n $filters ]] || continue
+        else
+            filters=${WHOLE[$crate/$name]}
         fi
         place "$program" "$program" || return 1
         printf '%s\t%s\t%s\t%s\n' "$crate" "$name" "$program" "$filters"

@@ -13,3 +13,18 @@ declare -A NEEDS_KERNEL=(
     [jail]="a_killed_process walk::"
     [steering]="tests::"
 )
+
+# Tests of whole programs, which the virtual machine runs: of which programs, and words of their names if not all.
+# shellcheck disable=SC2034
+declare -A WHOLE=(
+    [egress-worker/confined]=''
+    [egress-worker/egress]="dns:: handed:: process:: tcp::"
+    [guest/guest]=''
+    [host-worker/clone]=''
+    [host-worker/delete]=''
+    [host-worker/faults]=''
+    [host-worker/hostile]=''
+    [host-worker/jail]=''
+    [host-worker/layer]=''
+    [jail/it]=''
+)

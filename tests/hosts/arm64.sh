@@ -31,9 +31,6 @@ PATIENCE=1500
 # Crates in which numbers of system calls, filters, layouts of structures, page sizes or the order of bytes matter.
 CRATES=(audit busybox containers doctor egress-worker file-ops guest host-launch host-worker jail loopback-dial node-id process-memory seal
     steering worker-protocol)
-# Of these also tests of whole programs, in the virtual machine.
-WHOLE=(egress-worker/confined egress-worker/egress guest/guest host-worker/clone host-worker/delete host-worker/faults host-worker/hostile
-    host-worker/jail host-worker/layer jail/it)
 # shellcheck source=arm64-tests.sh
 source "$REPOSITORY/tests/hosts/arm64-tests.sh"
 # shellcheck source=arm64-machine.sh
@@ -56,7 +53,7 @@ trap clean_up EXIT
 # record CHECK RESULT WORDS
 record() {
     local words
-    words=$(tr -s '[:space:]' ' ' <<<"$3" | tr -cd '[:print:]' | sed 's/ *$//' | cut -c 1-400)
+    words=$(tr -s '[:space:]' ' ' <<<"$3" | tr -cd '[:print:]' | sed "s#$REPOSITORY/##g;s#$SCRATCH/##g;s/ *\$//" | cut -c 1-400)
     printf '%s\t%s\t%s\n' "$1" "$2" "$words" >>"$SCRATCH/checks"
     note "$2: $1 – $words"
 }
@@ -114,7 +111,7 @@ cross() {
 build_tests() {
     local crate arguments=()
     for crate in "${CRATES[@]}"; do arguments+=(--package "cofferdam-$crate"); done
-    for crate in "${WHOLE[@]}"; do arguments+=(--test "${crate#*/}"); done
+    for crate in "${!WHOLE[@]}"; do arguments+=(--test "${crate#*/}"); done
     cross test --no-run --lib --bins "${arguments[@]}" --message-format json-render-diagnostics >"$SCRATCH/messages"
 }
 
@@ -137,7 +134,7 @@ END
 with_tests() {
     local crate name program
     while read -r crate name program; do
-        if in_user "$program" --list </dev/null 2>/dev/null | grep -q ': test$'; then printf '%s %s %s\n' "$crate" "$name" "$program"; fi
+        if in_user "$program" --list </dev/null | grep -c ': test$' >/dev/null; then printf '%s %s %s\n' "$crate" "$name" "$program"; fi
     done
 }
 
@@ -166,7 +163,7 @@ change_log() {
 
 check_configuration() {
     sed 's#^workspace_roots:.*#workspace_roots: []#' deploy/cofferd.example.yaml >"$SCRATCH/cofferd.yaml"
-    in_user "$PROGRAMS/cofferd" --config "$SCRATCH/cofferd.yaml" --check-config
+    in_user "$PROGRAMS/cofferd" --config "$SCRATCH/cofferd.yaml" --check-config >"$SCRATCH/verdict" && cat "$SCRATCH/verdict"
 }
 
 # Of the host alone, without an engine and a daemon. Its calls of the kernel are those that qemu-user has.

@@ -40,7 +40,8 @@ impl MountSlot {
         let attr = MountAttr {
             set: sys::MOUNT_ATTR_NOSUID | sys::MOUNT_ATTR_NODEV | sys::MOUNT_ATTR_RDONLY,
             clear: 0,
-            propagation: 0,
+            // Its own peer group. As a peer of a shared mount beneath it would have each cover there as well, at the same path.
+            propagation: sys::MS_PRIVATE,
             userns_fd: 0,
         };
         sys::mount_setattr(tree.as_fd(), &attr).map_err(failed("restrict the mount"))?;
