@@ -37,7 +37,7 @@ CHECKS = {
     "git": "git",
     "pause": "pause and resume",
     "timeout": "a timeout ends the whole tree",
-    "left_behind": "processes left behind end",
+    "left_behind": "processes that a command leaves end",
     "memory": "limit of memory, put down to the program",
     "processes": "limit of processes",
     "egress": "`egress` by rules",

@@ -1,4 +1,4 @@
-//! The verification of a backup in a thread, which ends by itself when nobody waits for it any longer.
+//! The verification of a backup in a thread, which ends by itself when no caller waits for it any longer.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -54,7 +54,7 @@ impl Drop for Verification {
     }
 }
 
-/// Reader of an archive that fails once nobody waits for it.
+/// Reader of an archive that fails once no caller waits for it.
 struct WhileWanted<R> {
     archive: R,
     is_wanted: Arc<AtomicBool>,

@@ -231,7 +231,10 @@ mod tests {
         let facts = |losses: &str| vec![format!("worker.losses={losses}"), "engine.state=paused".to_owned()];
         assert_eq!(shown(&told), (Reason::Cancelled, Fault::Infrastructure, false, facts("1")));
         assert!(told.message.contains("paused from outside"), "{}", told.message);
-        let last = (0..MOST).map(|_| losses.count(Cause::Paused, now)).next_back().unwrap();
+        let mut last = losses.count(Cause::Paused, now);
+        for _ in 1..MOST {
+            last = losses.count(Cause::Paused, now);
+        }
         let fatal = last.fatal().unwrap();
         assert_eq!(shown(&fatal), (Reason::RunLost, Fault::Infrastructure, false, facts("4")));
     }

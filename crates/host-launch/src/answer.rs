@@ -76,9 +76,11 @@ mod tests {
         let (channel, theirs) = UnixStream::pair().unwrap();
         (&channel).write_all(b"x\n").unwrap();
         let theirs = Stdio::from(OwnedFd::from(theirs));
-        let mut child = Command::new("/bin/sh");
-        let child = child.args(["-c", script]).stdin(theirs).stdout(Stdio::null()).stderr(Stdio::piped());
-        answered(&channel, &mut child.spawn().unwrap(), Instant::now() + time).unwrap()
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).stdin(theirs).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(command); // and this process's copy of the other end
+        answered(&channel, &mut child, Instant::now() + time).unwrap()
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub struct SignIns {
     /// Bounds the sign-ins that each address finishes.
     addresses: Addresses,
     spent: Spent,
-    /// Seals the cookies, so that nobody has the daemon ask an issuer about a sign-in that it has not begun.
+    /// Seals the cookies, so that the daemon asks an issuer only about sign-ins that it has begun.
     seal: ProcessSeal,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-/// Most sign-ins that are remembered. Those of a whole life at ten a second of one address are 6,000.
+/// Most sign-ins that are remembered. An address with ten a second has 6,000 in the life of one.
 const MOST: usize = 65_536;
 
 /// The sign-ins that were finished and whose time is not over.

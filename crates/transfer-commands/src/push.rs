@@ -11,7 +11,7 @@ use crate::nodes::{Daemon, Target};
 
 /// Something that is copied between daemons.
 pub(crate) trait Parcel {
-    /// What a daemon answers that is asked for such things.
+    /// Answer of a daemon that is asked for such things.
     type Has;
 
     /// Returns its name for people.

@@ -35,7 +35,7 @@ pub struct Import {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum TarForm {
-    /// What `docker save` writes.
+    /// The archive: output of `docker save`.
     Docker,
     /// A root file system.
     Rootfs,
