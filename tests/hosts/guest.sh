@@ -87,7 +87,7 @@ start_engine() {
         as_dev systemctl --user start podman.socket
         ;;
     esac
-    within "$PATIENCE" engine_answers
+    within "$PATIENCE" engine_answers && engine /version >/dev/null && engine /info >/dev/null
 }
 
 facts() {
@@ -152,18 +152,21 @@ END
     cofferd --check-config
 }
 
+# A machine that was too slow refuses nothing.
+in_time() { sed '/no answer\|in time/s/^refused: /late: /'; }
+
 # The examination without a daemon: the first that a newcomer sees.
 doctor() {
     local missing
     coffer --output json doctor --engine "$SOCKET" >/root/hosts/doctor || true
     missing=$(jq --raw-output '.[] | select(.verdict == "missing") | "refused: \(.topic): \(.found): \(.follows // "")"' /root/hosts/doctor) || return 1
-    [[ -z $missing ]] || { printf '%s\n' "$missing" && return 1; }
+    [[ -z $missing ]] || { in_time <<<"$missing" && return 1; }
 }
 
 start() {
     if systemctl start cofferd && within "$PATIENCE" answers; then return; fi
     systemctl stop cofferd
-    journalctl _SYSTEMD_UNIT=cofferd.service --output cat --no-pager | sed -n 's/^cofferd: /refused: /p' | tail -n 1
+    journalctl _SYSTEMD_UNIT=cofferd.service --output cat --no-pager | sed -n 's/^cofferd: /refused: /p' | tail -n 1 | in_time
     return 1
 }
 
