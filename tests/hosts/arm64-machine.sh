@@ -54,7 +54,7 @@ fill_machine() {
         printf '%s\t%s\t%s\t%s\n' "$crate" "$name" "$program" "$filters"
     done <"$SCRATCH/tests" >"$SCRATCH/list"
     as_root install -m 0644 "$SCRATCH/list" "$root/list"
-    (cd "$root" && as_root find . -print0 | as_root cpio --quiet --null --create --format=newc) | gzip -1 >"$SCRATCH/initrd" || return 1
+    (cd "$root" && as_root find . -print0 | as_root cpio --quiet --null --create --format=newc) >"$SCRATCH/initrd" || return 1
     as_root rm -rf "$root"
 }
 
