@@ -5,18 +5,19 @@ use tokio::process::Command;
 
 use crate::{python_sdk, tool_lists, typescript_sdk};
 
-/// The scenarios: one for each part of the API that an agent's loop uses. All of them would take minutes.
+/// The scenarios: one for each part of the API that an agent's loop uses, as far as they ask for no directory of the user who runs the tests
+/// and for no level of approvals, which a token of an issuer does not have. All of them would take minutes.
 const SCENARIOS: [&str; 12] = [
     "commands: output is told while it comes, whole characters at a time",
     "commands: a call of one request id is made once",
-    "files: a file is written, read, listed, searched, edited and removed",
+    "files: a patch changes all files or none, in both forms",
     "processes: a command in the background is given input, and has a result when it ends",
     "processes: a terminal has a size, and shows what is typed",
-    "runs: changes of an overlay are shown, and accepted after its end",
+    "runs: a paused sandbox takes no calls until it goes on",
     "runs: a person is asked, refuses once and consents once",
     "runs: a model gets tools, and every outcome is an answer",
     "runs: records come in order, from a place on, of some kinds",
-    "runs: forks begin with the files of the run",
+    "runs: a checkpoint has an id, and the run goes on",
     "sessions: session keeps its directory",
     "transfers: a tree goes up and comes down",
 ];
