@@ -68,7 +68,7 @@ prepare() {
         install -D /dev/stdin "$root/etc/docker/daemon.json" <<<"$settings"
     else
         unit=
-        for file in docker.service docker.socket; do ln -sf /dev/null "$root/etc/systemd/system/$file"; done
+        for file in docker.service docker.socket podman.socket podman.service; do ln -sf /dev/null "$root/etc/systemd/system/$file"; done
     fi
     make_disk /root/hosts/guest.sh "$unit"
 }
