@@ -27,6 +27,7 @@ truncate -s 1G /disk && mkfs.ext4 -q /disk && mount -o loop /disk /tmp && chmod 
 mount -t tmpfs tmpfs /run
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 ip link set lo up
+ulimit -n 65536
 # The tests share mounts, as the engine's host does.
 mount --make-rshared /
 

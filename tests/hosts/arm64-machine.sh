@@ -48,7 +48,7 @@ fill_machine() {
             filters=${NEEDS_KERNEL[$crate]-}
             [[ -n $filters ]] || continue
         else
-            filters=${WHOLE[$crate/$name]}
+            filters=${WHOLE[$crate/$name]-}
         fi
         place "$program" "$program" || return 1
         printf '%s\t%s\t%s\t%s\n' "$crate" "$name" "$program" "$filters"

@@ -192,14 +192,15 @@ test_in_user() {
     pushd "crates/$crate" >/dev/null
     run in_user "$program" "${skips[@]}" || result=fails
     popd >/dev/null
-    record "unit tests of $crate, qemu-user" "$result" "$(test_words)"
+    # Where all of them need the kernel, the virtual machine alone has a line.
+    [[ $result == works && $(test_words) == "0 tests" ]] || record "unit tests of $crate, qemu-user" "$result" "$(test_words)"
 }
 
 versions() {
     printf 'rustc\t%s\n' "$(rustc --version | cut -d ' ' -f 2)"
     printf 'gcc\t%s\n' "$(aarch64-linux-gnu-gcc -dumpfullversion)"
     printf 'qemu\t%s\n' "$(qemu-aarch64 --version | sed -n 's/^qemu-aarch64 version \([^ ]*\).*/\1/p')"
-    printf 'cofferdam\t%s\n' "$(git describe --always --dirty)"
+    printf 'cofferdam\t%s\n' "$(in_user "$PROGRAMS/cofferd" --version | cut -d ' ' -f 2)"
     [[ ! -s $SCRATCH/kernel ]] || printf 'kernel of the virtual machine\t%s\n' "$(cat "$SCRATCH/kernel")"
 }
 
