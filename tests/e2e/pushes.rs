@@ -173,7 +173,7 @@ async fn imported_base(
 /// A base with files of some sizes and modes, a link, and an empty directory.
 async fn base(daemon: &Daemon, clients: &mut Clients) -> v1::Base {
     let source = daemon.workspace("w", &[("a.txt", "one\n"), ("d/x.sh", "#!/bin/sh\necho ran\n")]);
-    std::fs::write(source.join("large"), vec![7; 1_000_000]).unwrap();
+    std::fs::write(source.join("large"), vec![7; 1_100_000]).unwrap();
     std::fs::create_dir(source.join("empty")).unwrap();
     std::fs::set_permissions(source.join("d/x.sh"), std::fs::Permissions::from_mode(0o750)).unwrap();
     symlink("a.txt", source.join("link")).unwrap();
