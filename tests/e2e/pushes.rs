@@ -204,7 +204,7 @@ async fn a_base_is_pushed_to_another_daemon_and_runs_begin_on_the_copy() {
     let mut run = target.run_on(requests::base("open", id)).await;
     let script = "cat link && d/x.sh && wc -c <large && ls -d empty && echo more >>a.txt && cat a.txt";
     let ran = run.ran(calls::shell(script)).await;
-    assert_eq!(ran.stdout, "one\nran\n1000000\nempty\none\nmore\n", "{}", ran.stderr);
+    assert_eq!(ran.stdout, "one\nran\n1100000\nempty\none\nmore\n", "{}", ran.stderr);
     run.stop().await;
 
     let again = out(&source, &["base", "push", &base.base_id[28..], &there]).await;
