@@ -90,14 +90,14 @@ mod tests {
     fn files_are_read_as_they_were_added_and_have_no_name() {
         let place = tempfile::tempdir().unwrap();
         let mut log = Unlinked::beneath(place.path(), Arc::new(AtomicBool::new(true))).unwrap();
-        let long = vec![7; 2 * PORTION + 1];
-        for (name, content) in [("removed", &b"r"[..]), ("checkpoints/a", b""), ("1.jsonl", &long)] {
+        let content = vec![7; 2 * PORTION + 1];
+        for (name, content) in [("removed", &b"r"[..]), ("checkpoints/a", b""), ("1.jsonl", &content)] {
             log.add(name, &mut &*content).unwrap();
         }
         assert_eq!(log.names(None).unwrap(), ["1.jsonl", "removed"]);
         assert_eq!(log.names(Some("checkpoints")).unwrap(), ["a"]);
         assert!(log.names(Some("check")).unwrap().is_empty());
-        for (name, content) in [("removed", &b"r"[..]), ("checkpoints/a", b""), ("1.jsonl", &long)] {
+        for (name, content) in [("removed", &b"r"[..]), ("checkpoints/a", b""), ("1.jsonl", &content)] {
             let mut read = Vec::new();
             log.open(name).unwrap().unwrap().read_to_end(&mut read).unwrap();
             assert!(read == content && log.length(name).unwrap() == content.len() as u64, "{name}");
