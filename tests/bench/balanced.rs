@@ -9,7 +9,7 @@ use harness::balancer::{Balancer, Kind, MAKERS, Nodes};
 use harness::v1::operation::Kind as Operation;
 use harness::v1::run_service_client::RunServiceClient;
 use harness::v1::tool_service_client::ToolServiceClient;
-use harness::{Bearer, calls, own, requests, v1};
+use harness::{Bearer, calls, requests, v1};
 use node_id::NODE_METADATA;
 use tonic::Request;
 use tonic::transport::Channel;
@@ -92,14 +92,9 @@ fn to_node<T>(token: &Bearer, message: T) -> Request<T> {
     request
 }
 
-/// Makes a run with a file on the node; its id.
-async fn made(nodes: &Nodes, direct: Channel, token: &Bearer) -> String {
-    let place = nodes.roots().join("bench");
-    std::fs::create_dir(&place).unwrap();
-    let line = format!("{:63}\n", "a line of a file that an agent reads");
-    std::fs::write(place.join("file"), line.repeat(FILE_BYTES / line.len())).unwrap();
-    own(&place, 4321);
-    let request = to_node(token, requests::bind("open", &place));
+/// Makes a run on the node; its id.
+async fn made(direct: Channel, token: &Bearer) -> String {
+    let request = to_node(token, requests::managed("open"));
     let made = RunServiceClient::new(direct).create_run(request).await.unwrap().into_inner();
     made.run.unwrap().run_id
 }
@@ -110,12 +105,15 @@ async fn measure(rounds: usize) -> Vec<Row> {
     let haproxy = Balancer::start(Kind::Haproxy, &nodes).await;
     let token = Bearer::new(&nodes.token(MAKERS));
     let direct = nodes.endpoint(NODE).connect().await.unwrap();
-    let run_id = made(&nodes, direct.clone(), &token).await;
+    let run_id = made(direct.clone(), &token).await;
     let mut ways = vec![Way::new(direct, &token, &run_id)];
     for balancer in [&envoy, &haproxy] {
         let channel = balancer.endpoint(Some("ci")).connect().await.unwrap();
         ways.push(Way::new(channel, &token, &run_id));
     }
+    let line = format!("{:63}\n", "a line of a file that an agent reads");
+    let content = line.repeat(FILE_BYTES / line.len());
+    ways[0].time(&Call::Tool(calls::write("file", &content))).await;
     let calls = [
         ("GetRun", 40, Call::GetRun),
         ("read of 4 KiB", 40, Call::Tool(calls::read("file"))),

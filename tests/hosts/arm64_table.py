@@ -10,6 +10,8 @@ import pathlib
 import sys
 import time
 
+from table import cell, row, with_tables
+
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 RESULT = REPOSITORY / "tests/hosts/arm64.json"
 PAGE = REPOSITORY / "docs/src/operating/arm64.md"
@@ -20,19 +22,13 @@ def rows(path):
     return [line.split("\t") for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()]
 
 
-def cell(text):
-    """Returns a text of a program for a cell of a table."""
-    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
-
-
 def page():
     """Returns the page with the table of the result."""
     result = json.loads(RESULT.read_text(encoding="utf-8"))
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    lines = [f"\nOn {result['date']}, with {versions}:\n\n", "| check | result | words |\n", "|---|---|---|\n"]
-    lines += [f"| {cell(check['check'])} | {check['result']} | {cell(check['words'])} |\n" for check in result["checks"]]
-    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    return before + BEGIN + "".join(lines) + "\n" + END + rest.split(END)[1]
+    lines = [f"\nOn {result['date']}, with {versions}:\n\n", row(["check", "result", "words"]), "|---|---|---|\n"]
+    lines += [row([cell(check["check"]), check["result"], cell(check["words"])]) for check in result["checks"]]
+    return with_tables(PAGE, BEGIN, "".join(lines) + "\n", END)
 
 
 def main():

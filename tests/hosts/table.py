@@ -83,6 +83,15 @@ def row(cells):
     return f"| {' | '.join(cells)} |\n"
 
 
+def with_tables(page, begin, tables, end):
+    """Returns the text of a page, with these tables between its two marks."""
+    text = page.read_text(encoding="utf-8")
+    if text.count(begin) != 1 or text.count(end) != 1:
+        sys.exit(f"{page.name} has no place for the tables")
+    before, rest = text.split(begin)
+    return before + begin + tables + end + rest.split(end)[1]
+
+
 def hosts_table(results):
     head = ["host", "engine", "distribution, kernel", "runtime, storage", "cgroups", "security", "tried on, with"]
     lines = [row(head), "|---|---|---|---|---|---|---|\n"]
@@ -130,16 +139,12 @@ def doctor_table(results):
 def tables():
     results = kept()
     parts = [hosts_table(results), checks_table(results), doctor_table(results)]
-    return BEGIN + "\n" + "\n".join(parts) + "\n" + END
+    return "\n".join(parts)
 
 
 def page():
     """Returns the page with the tables of the results."""
-    text = PAGE.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        sys.exit(f"{PAGE.name} has no place for the tables")
-    before, rest = text.split(BEGIN)
-    return before + tables() + rest.split(END)[1]
+    return with_tables(PAGE, BEGIN, "\n" + tables() + "\n", END)
 
 
 def compare(file, keep):

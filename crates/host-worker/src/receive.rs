@@ -19,7 +19,7 @@ use wire::v1::Base;
 
 use crate::copying::{DIRECTORY, make_directory, make_file, times};
 use crate::sys;
-use crate::tree::{MAX_DEPTH, hash_entry};
+use crate::tree::{MAX_DEPTH, TreeFailure, hash_entry};
 use crate::tree_stream::{Entry, FORMAT, Kind};
 
 /// Bytes that are read at a time.
@@ -35,14 +35,8 @@ pub(crate) enum ReceiveFailure {
     Cut,
     #[error("the stream is not that of a base: {0}")]
     Form(&'static str),
-    #[error("the directory cannot be opened: {0}")]
-    Start(io::Error),
-    #[error("{path} cannot be written: {error}")]
-    Write { path: String, error: io::Error },
-    #[error("there are more than {0} files, directories and links")]
-    Files(u64),
-    #[error("the files are larger than {} MiB in all", .0 >> 20)]
-    Bytes(u64),
+    #[error(transparent)]
+    Tree(#[from] TreeFailure),
 }
 
 /// Fills the workspace, which is empty, with the tree of a stream. Returns its digest and size.
@@ -56,7 +50,7 @@ fn receive_in(
     most: TreeBounds,
     is_abandoned: fn() -> bool,
 ) -> Result<Base, ReceiveFailure> {
-    let top = open(into, DIRECTORY, Mode::empty()).map_err(|errno| ReceiveFailure::Start(errno.into()))?;
+    let top = open(into, DIRECTORY, Mode::empty()).map_err(|errno| TreeFailure::Start(errno.into()))?;
     let mut receiver = Receiver {
         input: io::BufReader::with_capacity(PIECE, stream),
         most,
@@ -151,7 +145,7 @@ impl<R: Read> Receiver<R> {
         if entry.kind != Kind::Up {
             self.found.files += 1;
             if self.found.files > self.most.files {
-                return Err(ReceiveFailure::Files(self.most.files));
+                return Err(TreeFailure::Files(self.most.files).into());
             }
         }
         let has_rest = matches!(entry.kind, Kind::File | Kind::Link);
@@ -175,13 +169,13 @@ impl<R: Read> Receiver<R> {
         self.path.truncate(level.path);
         let set = fchmod(&level.handle, Mode::from_raw_mode(level.mode))
             .and_then(|()| futimens(&level.handle, &times(level.modified)));
-        set.map_err(|errno| self.write_failure(errno.into()))
+        Ok(set.map_err(|errno| self.write_failure(errno.into()))?)
     }
 
     fn file(&mut self, into: &OwnedFd, name: &EntryName, entry: &Entry) -> Result<(), ReceiveFailure> {
         self.found.size_bytes = self.found.size_bytes.saturating_add(entry.rest);
         if self.found.size_bytes > self.most.bytes {
-            return Err(ReceiveFailure::Bytes(self.most.bytes));
+            return Err(TreeFailure::Bytes(self.most.bytes).into());
         }
         let mut file = make_file(into, name).map_err(|error| self.write_failure(error))?;
         let (mut left, mut content) = (entry.rest, Digest::default());
@@ -226,12 +220,12 @@ impl<R: Read> Receiver<R> {
         Ok(())
     }
 
-    fn write_failure(&self, error: io::Error) -> ReceiveFailure {
+    fn write_failure(&self, error: io::Error) -> TreeFailure {
         let path = match self.path.as_slice() {
             b"" => "the directory".to_owned(),
             path => excerpt(&String::from_utf8_lossy(path)),
         };
-        ReceiveFailure::Write { path, error }
+        TreeFailure::Write { path, error }
     }
 }
 

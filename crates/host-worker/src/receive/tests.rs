@@ -161,11 +161,17 @@ fn bounds_hold_before_a_file_is_made() {
     let entries = stream(&[(Kind::File, b"a", b"12345"), (Kind::File, b"b", b"12345")]);
     let place = tempfile::tempdir().unwrap();
     let most = TreeBounds { bytes: 9, files: 3 };
-    assert!(matches!(received(&entries, place.path(), most), Err(ReceiveFailure::Bytes(9))));
+    assert!(matches!(
+        received(&entries, place.path(), most),
+        Err(ReceiveFailure::Tree(TreeFailure::Bytes(9)))
+    ));
     assert!(!place.path().join("b").exists());
     let place = tempfile::tempdir().unwrap();
     let most = TreeBounds { bytes: 10, files: 2 };
-    assert!(matches!(received(&entries, place.path(), most), Err(ReceiveFailure::Files(2))));
+    assert!(matches!(
+        received(&entries, place.path(), most),
+        Err(ReceiveFailure::Tree(TreeFailure::Files(2)))
+    ));
     assert!(!place.path().join("b").exists());
     let place = tempfile::tempdir().unwrap();
     let made = received(&entries, place.path(), TreeBounds { bytes: 10, files: 3 }).unwrap();
@@ -177,5 +183,5 @@ fn bounds_hold_before_a_file_is_made() {
     Entry { kind: Kind::File, name: b"a".to_vec(), rest: u64::MAX, ..top }.write(&mut huge).unwrap();
     let most = TreeBounds { bytes: 1 << 30, files: 9 };
     let place = tempfile::tempdir().unwrap();
-    assert!(matches!(received(&huge, place.path(), most), Err(ReceiveFailure::Bytes(_))));
+    assert!(matches!(received(&huge, place.path(), most), Err(ReceiveFailure::Tree(TreeFailure::Bytes(_)))));
 }
