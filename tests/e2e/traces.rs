@@ -273,11 +273,12 @@ async fn a_trace_that_is_not_sampled_is_not_sent_and_keeps_its_context() {
     let root = run.call(echo()).await.unwrap();
     let context = stdout(&root);
     assert!(context.starts_with("00-") && context.ends_with("-00\n"), "{context}");
-    assert_eq!(on_record(&mut run.clients, &root.call_id).await, [context.trim(), context.trim()]);
+    assert_eq!(on_record(&mut run.clients, &root.call_id).await, ["", ""], "no one knows its trace");
     let child = call_in(&mut run, &parent("00"), echo()).await.unwrap();
     let context = stdout(&child);
     assert!(context.starts_with(&format!("00-{TRACE}-")) && context.ends_with("-00\n"), "{context}");
     assert!(!context.contains(PARENT), "the call has its own span: {context}");
+    assert_eq!(on_record(&mut run.clients, &child.call_id).await, [context.trim(), context.trim()]);
 
     let sampled = call_in(&mut run, &parent("01"), echo()).await.unwrap();
     let (span, _) = receiver.call(&sampled.call_id).await;

@@ -139,6 +139,8 @@ profiles:
       networks: ["127.0.0.0/8"]
       rules:
         - { host: inner.example.org, ports: [8080], scheme: http, decision: allow }
+    rate_limits:
+      operations: { default: { minute: unlimited, hour: unlimited, day: unlimited } }
   mapped:
     workspace: read-write
     root: writable-layer
@@ -147,6 +149,8 @@ profiles:
     operations: { exec: allow, shell: allow }
     exec: { default: allow, deny_list: off }
     approvals: { freeze: false }
+    rate_limits:
+      operations: { default: { minute: unlimited, hour: unlimited, day: unlimited } }
 END
     sed -i -e 's|^# policy_dir:.*|policy_dir: /etc/cofferdam/policy|' \
         -e 's|^# egress:$|egress: { hosts: { inner.example.org: 127.0.0.1 } }|' \

@@ -119,6 +119,11 @@ impl CallTrace {
         &self.own
     }
 
+    /// Returns true if spans of the call are exported, or if its client has named the trace.
+    pub fn is_known_outside(&self) -> bool {
+        self.is_recorded() || self.parent.is_some() || !self.has_span
+    }
+
     /// Returns true if spans of the call are exported.
     pub fn is_recorded(&self) -> bool {
         self.has_span && self.own.sampled

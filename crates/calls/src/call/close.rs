@@ -53,7 +53,6 @@ impl CallTask {
         response.output_not_kept_bytes = unkept;
         let stages = [times.queue, times.policy, times.audit, times.execution];
         self.calls.records.stages.observe(stages, journal.recorded_trace().as_deref());
-        let spans = journal.spans(&mut times);
         response.timings = Some(Timings {
             queue_us: micros(times.queue),
             policy_us: micros(times.policy),
@@ -76,8 +75,8 @@ impl CallTask {
             (false, false) => Keep::Briefly,
         };
         self.calls.records.table.finish(&self.call, response, refusal, keep).await;
-        // The client has its answer: it does not wait until the exporter has been woken.
-        self.calls.records.traces.send(spans);
+        // The client has its answer: it does not wait for the spans, nor until the exporter has been woken.
+        self.calls.records.traces.send(journal.spans(&mut times));
         if journal.has_effect()
             && let Ok(lanes) = self.calls.workers.runs.living_run(self.call.run).and_then(|run| run.lanes())
         {

@@ -135,9 +135,10 @@ impl Journal {
         }
     }
 
-    /// Puts the context of the call's trace into both records.
+    /// Puts the context of the call's trace into both records, unless the daemon began it and does not record it: no one could look it up.
     pub(super) fn traced(&mut self, trace: Option<CallTrace>) {
-        self.common.traceparent = trace.map(|trace| trace.context().to_string());
+        let told = trace.filter(CallTrace::is_known_outside);
+        self.common.traceparent = told.map(|trace| trace.context().to_string());
         self.trace = trace;
     }
 
