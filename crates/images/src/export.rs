@@ -18,7 +18,7 @@ use tonic::Status;
 use wire::v1::export_image_response::Part;
 use wire::v1::{ExportImageResponse, ExportedArchive};
 
-use crate::{Images, event, refused};
+use crate::{Images, event, refused, store};
 
 /// Time that a client has to take one message.
 const STALL: Duration = Duration::from_secs(60);
@@ -42,6 +42,7 @@ impl Images {
         let reference =
             ImageReference::parse(reference).map_err(|error| Refusal::invalid("reference", error))?;
         self.audit.check()?;
+        store::gives_announced(&self.store().await?)?;
         let turn = self.exports.wait(&principal.name).await;
         let _turn = turn.ok_or_else(|| {
             Refusal::new(Reason::Overloaded, "another image is being exported: try again when that has ended")

@@ -7,6 +7,7 @@ mod export;
 mod name;
 mod passage;
 mod shown;
+mod store;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -109,6 +110,9 @@ impl Images {
         if self.has(&reference, announced.as_ref()).await? {
             let image = Some(self.shown(&reference).await?);
             return Ok(v1::ImportImageResponse { image, tar_sha256: String::new(), present: true });
+        }
+        if announced.is_some() {
+            store::takes_announced(&self.store().await?)?;
         }
         self.check_name(&reference, naming(header.replace)).await?;
         let event = || event(Kind::ImageImported, principal, &reference);
