@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as Blocking;
 use std::pin::Pin;
-use std::time::Duration;
 
+use admission::STALL;
 use bytes::Bytes;
 use executor::{Directory, layer};
 use futures_util::{Stream, StreamExt as _};
@@ -21,8 +21,6 @@ use tonic::Status;
 use wire::v1::export_base_response::Part;
 use wire::v1::{self, ExportBaseResponse};
 
-/// Time that a client has to take a piece, or to send one.
-const STALL: Duration = Duration::from_secs(60);
 /// Size of a piece, bytes.
 const PIECE: usize = 256 * 1024;
 
@@ -161,6 +159,20 @@ mod tests {
         drop(theirs);
         let endless = Box::pin(stream::repeat_with(|| Ok(Bytes::from_static(b"more"))));
         assert!(feed(endless, ours).await.is_ok(), "the process has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_export_goes_on_while_its_target_waits_for_a_turn() {
+        let part = || Part::VerifiedDigest("ab".repeat(32));
+        let (sender, mut receiver) = mpsc::channel(1);
+        send(&sender, part()).await.unwrap();
+        let waiting = async {
+            tokio::time::sleep(admission::WAIT).await;
+            receiver.recv().await
+        };
+        let (sent, read) = tokio::join!(send(&sender, part()), waiting);
+        assert!(sent.is_ok() && read.is_some());
+        assert_eq!(send(&sender, part()).await.unwrap_err().reason, Reason::TimedOut);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use admission::STALL;
 use audit::Kind;
 use bytes::Bytes;
 use containers::{EngineError, ImageId, ImageReference};
@@ -20,8 +21,6 @@ use wire::v1::{ExportImageResponse, ExportedArchive};
 
 use crate::{Images, event, refused, store};
 
-/// Time that a client has to take one message.
-const STALL: Duration = Duration::from_secs(60);
 /// Size of a piece, bytes.
 const PIECE: usize = 256 * 1024;
 /// Number of zeros at the end of a tar.
