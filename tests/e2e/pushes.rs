@@ -79,6 +79,10 @@ async fn an_exported_image_is_imported_with_its_name_and_id_and_both_are_on_reco
     let target = format!("unix:{}", other.socket().display());
     let pushed = out(&daemon, &["image", "push", &built.0, &target]).await;
     assert!(pushed.starts_with(&format!("{target} present sha256:")), "{pushed}");
+    // An id leaves the name to the source, which must take none from another image.
+    let id = pushed.trim_end().rsplit(' ').next().unwrap();
+    let by_id = coffer(&daemon, &["image", "push", id, &target, "--replace"]).await;
+    assert!(by_id.code == 2 && by_id.err.contains("--replace needs the name"), "{}", by_id.err);
     let missing = coffer(&daemon, &["image", "push", "no/such:1", &target]).await;
     assert!(missing.code == 1 && missing.err.contains("no image"), "{}", missing.err);
     let missing = exported(&mut clients, "no/such:1").await.unwrap_err();
