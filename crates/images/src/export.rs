@@ -19,6 +19,7 @@ use tonic::Status;
 use wire::v1::export_image_response::Part;
 use wire::v1::{ExportImageResponse, ExportedArchive};
 
+use crate::space::Space;
 use crate::{Images, event, refused, store};
 
 /// Size of a piece, bytes.
@@ -41,7 +42,8 @@ impl Images {
         let reference =
             ImageReference::parse(reference).map_err(|error| Refusal::invalid("reference", error))?;
         self.audit.check()?;
-        store::gives_announced(&self.store().await?)?;
+        let store = self.store().await?;
+        store::gives_announced(&store)?;
         let turn = self.exports.wait(&principal.name).await;
         let _turn = turn.ok_or_else(|| {
             Refusal::new(Reason::Overloaded, "another image is being exported: try again when that has ended")
@@ -52,6 +54,9 @@ impl Images {
         if image.size_bytes > self.bounds.max_bytes {
             return Err(too_large(self.bounds.max_bytes));
         }
+        // The engine writes the archive to its disk before it sends the first byte.
+        let space = Space::on(&self.quotas, &store.directory);
+        space.take(image.size_bytes)?;
         let event = || event(Kind::ImageExported, principal, &reference).image(id.to_string());
         self.record(event(), json!({ "phase": "begun", "image_id": image.image_id })).await?;
         let limit = self.bounds.timeout;

@@ -88,9 +88,8 @@ impl Parcel for BaseParcel {
 
     /// A base of another principal is no copy: its owner may delete it, and an import does not answer with it either.
     fn present(&self, has: &ShownBases) -> Result<Option<String>, Failure> {
-        let is_same = |base: &&Base| {
-            base.principal == has.viewer && base.digest == self.0.digest && !base.changed
-        };
+        let is_same =
+            |base: &&Base| base.principal == has.viewer && base.digest == self.0.digest && !base.changed;
         Ok(has.bases.iter().find(is_same).map(|base| base.base_id.clone()))
     }
 
@@ -132,7 +131,8 @@ mod tests {
     #[test]
     fn a_base_is_there_by_its_digest_and_not_by_its_id() {
         let parcel = BaseParcel(base("0000a", "aa", false));
-        let there = |base: Base| parcel.present(&ShownBases { viewer: "uid:0".into(), bases: vec![base] }).unwrap();
+        let there =
+            |base: Base| parcel.present(&ShownBases { viewer: "uid:0".into(), bases: vec![base] }).unwrap();
         assert_eq!(
             there(base("0000b", "aa", false)),
             Some("0198a1b2-0000-7000-8000-00000000000b".to_owned())
