@@ -29,7 +29,9 @@ pub struct Push {
     image: String,
     #[command(flatten)]
     nodes: Nodes,
-    /// Take the name from another image that has it at a target. IMAGE must be the name then, and no id.
+    /// Take the name from another image that has it at a target.
+    ///
+    /// IMAGE must be the name then: with an id the source would state it.
     #[arg(long)]
     replace: bool,
 }
