@@ -1,6 +1,7 @@
 //! Images and bases that are copied from one daemon to another.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
 
 use harness::v1::export_base_response::Part as BasePart;
 use harness::v1::export_image_response::Part as ImagePart;
@@ -79,6 +80,10 @@ async fn an_exported_image_is_imported_with_its_name_and_id_and_both_are_on_reco
     let target = format!("unix:{}", other.socket().display());
     let pushed = out(&daemon, &["image", "push", &built.0, &target]).await;
     assert!(pushed.starts_with(&format!("{target} present sha256:")), "{pushed}");
+    // An id leaves the name to the source, which must take none from another image.
+    let id = pushed.trim_end().rsplit(' ').next().unwrap();
+    let by_id = coffer(&daemon, &["image", "push", id, &target, "--replace"]).await;
+    assert!(by_id.code == 2 && by_id.err.contains("--replace needs the name"), "{}", by_id.err);
     let missing = coffer(&daemon, &["image", "push", "no/such:1", &target]).await;
     assert!(missing.code == 1 && missing.err.contains("no image"), "{}", missing.err);
     let missing = exported(&mut clients, "no/such:1").await.unwrap_err();
@@ -170,15 +175,19 @@ async fn imported_base(
     clients.bases.import_base(tokio_stream::iter(messages)).await.map(tonic::Response::into_inner)
 }
 
-/// A base with files of some sizes and modes, a link, and an empty directory.
-async fn base(daemon: &Daemon, clients: &mut Clients) -> v1::Base {
+/// A directory with files of some sizes and modes, a link, and an empty directory.
+fn tree(daemon: &Daemon) -> PathBuf {
     let source = daemon.workspace("w", &[("a.txt", "one\n"), ("d/x.sh", "#!/bin/sh\necho ran\n")]);
     std::fs::write(source.join("large"), vec![7; 1_100_000]).unwrap();
     std::fs::create_dir(source.join("empty")).unwrap();
     std::fs::set_permissions(source.join("d/x.sh"), std::fs::Permissions::from_mode(0o750)).unwrap();
     symlink("a.txt", source.join("link")).unwrap();
     own(&source, 4321);
-    make(clients, directory(&source)).await.unwrap()
+    source
+}
+
+async fn base(daemon: &Daemon, clients: &mut Clients) -> v1::Base {
+    make(clients, directory(&tree(daemon))).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -219,6 +228,31 @@ async fn a_base_is_pushed_to_another_daemon_and_runs_begin_on_the_copy() {
     );
     let made = to.events("", "base_created").await;
     assert_eq!(record(&made[0])["details"]["source"]["copy"]["origin"], base.base_id.as_str());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_of_another_principal_at_the_target_is_not_the_copy() {
+    let config = "access: [{ uid: 4321, roles: [orchestrator] }]\n".to_owned();
+    let source = Daemon::start().await;
+    let target = Daemon::start_with(Setup { config, ..Setup::default() }).await;
+    let (mut from, mut to) = (source.connect().await, target.connect().await);
+    let base = base(&source, &mut from).await;
+    target.expose();
+    let files = tree(&target);
+    let other = as_user(4321, &target.socket(), async move |mut clients: Clients| {
+        make(&mut clients, directory(&files)).await.unwrap()
+    })
+    .await;
+    assert_eq!((&other.digest, other.principal.as_str()), (&base.digest, "uid:4321"));
+
+    let there = format!("unix:{}", target.socket().display());
+    let pushed = json(&source, &["base", "push", &base.base_id, &there]).await;
+    assert_eq!(pushed["result"], "pushed", "{pushed}");
+    let copy = get(&mut to, pushed["id"].as_str().unwrap()).await.unwrap();
+    assert_eq!((&copy.digest, copy.principal.as_str()), (&base.digest, "uid:0"));
+    let again = out(&source, &["base", "push", &base.base_id, &there]).await;
+    assert_eq!(again, format!("{there} present {}\n", copy.base_id));
+    assert_eq!(list(&mut to).await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -90,7 +90,7 @@ const ARROWS: [(&str, &str); 106] = [
     ("identity", "node-id operations refusal seal timestamp"),
     (
         "images",
-        "admission audit audit-service containers executor identity operations policy refusal runs timestamp wire",
+        "admission audit audit-service containers disk-quotas executor identity operations policy refusal runs timestamp wire",
     ),
     ("jail", "text"),
     ("leftovers", ""),

@@ -11,4 +11,4 @@ pub use addresses::{Addresses, ConnectionLimits, Slot, network};
 pub use fair_turns::{FairTurn, FairTurns};
 pub use occurrences::Occurrences;
 pub use shares::{CurrentShare, Owner, Purpose, Share, ShareLimits, Shares};
-pub use turns::{Turn, Turns};
+pub use turns::{STALL, Turn, Turns, WAIT};

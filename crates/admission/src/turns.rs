@@ -10,7 +10,12 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Time for which a request waits for its turn.
-const WAIT: Duration = Duration::from_secs(120);
+pub const WAIT: Duration = Duration::from_secs(120);
+/// Time that the other end of a transfer has to take a piece, or to send one.
+///
+/// A client that copies from one daemon to another takes nothing from the first while the second one waits for its turn or asks its
+/// engine. So it is longer than that wait, by the time for four questions to an engine.
+pub const STALL: Duration = Duration::from_secs(WAIT.as_secs() + 60);
 
 /// Turns of all clients.
 #[derive(Debug)]
@@ -34,7 +39,7 @@ impl Turns {
         Self { all: Arc::new(Semaphore::new(at_once)), own: Mutex::default() }
     }
 
-    /// Waits for a turn of the client, for two minutes. `None`: it came to none.
+    /// Waits for a turn of the client, for [`WAIT`]. `None`: it came to none.
     pub async fn wait(&self, client: &str) -> Option<Turn> {
         let own = self.of(client);
         let both = async {

@@ -57,8 +57,7 @@ pub(crate) fn check_size(bounds: &BaseBounds, takes: u64) -> Result<(), Refusal>
 /// Bases that are made at the same time share the rest. So do the lengths of a base's files and the space for their names. Refuses a
 /// base if there is none.
 pub(crate) fn most(bounds: &BaseBounds, free: Free, warn_free: u64) -> Result<TreeBounds, Refusal> {
-    let left = warn_free.min(free.total_bytes / 10);
-    let space = free.bytes.saturating_sub(left) / AT_ONCE as u64;
+    let space = free.spare(warn_free) / AT_ONCE as u64;
     let files =
         free.files.map_or(MOST_FILES, |files| files.saturating_sub(free.total_files / 20) / AT_ONCE as u64);
     let files = MOST_FILES.min(files).min(space / 2 / NAME).min(bounds.max_bytes / NAME);

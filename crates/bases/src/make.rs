@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use atomic_file::tree as complete;
+use disk_quotas::Disk;
 use executor::{CloneBounds, Directory, layer};
 use host_launch::TreeBounds;
 use identity::{BaseId, Principal};
@@ -55,11 +56,11 @@ pub(crate) async fn tree(
 
 /// Makes the tree of the base `id` of what another daemon sends, durably. After an error nothing of it is left.
 ///
-/// The files must have the digest `wanted`.
+/// The files must have the digest `wanted`, and `disk` is where they are written.
 pub(crate) async fn received(
     runs: &Runs,
     id: BaseId,
-    (pieces, wanted): (Pieces, &str),
+    (pieces, wanted, disk): (Pieces, &str, &Disk),
     principal: &Principal,
     most: TreeBounds,
 ) -> Result<Tree, Refusal> {
@@ -68,7 +69,7 @@ pub(crate) async fn received(
     let filled = async {
         let into = block_in_place(|| make_directory(&staging, owner_for(principal)))
             .map_err(|error| Refusal::internal("making the directory of a base", &error))?;
-        let tree = Tree::from(socket::receive(&into, pieces, most).await?);
+        let tree = Tree::from(socket::receive(&into, (pieces, disk), most).await?);
         if tree.digest != wanted {
             let found = &tree.digest;
             let message = format!("digest: the files that came have {found}, and {wanted} was announced");

@@ -4,9 +4,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as Blocking;
 use std::pin::Pin;
-use std::time::Duration;
 
+use admission::STALL;
 use bytes::Bytes;
+use disk_quotas::Disk;
 use executor::{Directory, layer};
 use futures_util::{Stream, StreamExt as _};
 use host_launch::TreeBounds;
@@ -21,8 +22,6 @@ use tonic::Status;
 use wire::v1::export_base_response::Part;
 use wire::v1::{self, ExportBaseResponse};
 
-/// Time that a client has to take a piece, or to send one.
-const STALL: Duration = Duration::from_secs(60);
 /// Size of a piece, bytes.
 const PIECE: usize = 256 * 1024;
 
@@ -32,10 +31,14 @@ pub type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 pub type Sender = mpsc::Sender<Result<ExportBaseResponse, Status>>;
 
 /// Fills an empty directory with the tree that comes in pieces. Returns its digest and size.
-pub(crate) async fn receive(into: &Directory, pieces: Pieces, most: TreeBounds) -> Result<v1::Base, Refusal> {
+pub(crate) async fn receive(
+    into: &Directory,
+    (pieces, disk): (Pieces, &Disk),
+    most: TreeBounds,
+) -> Result<v1::Base, Refusal> {
     let (ours, theirs) = pair()?;
     let receiving = layer::import(into, theirs, most);
-    let feeding = feed(pieces, ours);
+    let feeding = feed(pieces, |more| disk.check(more), ours);
     tokio::pin!(receiving, feeding);
     let fed = tokio::select! {
         // It has answered before the end.
@@ -58,7 +61,13 @@ fn settled<T>(received: Result<T, Refusal>, fed: Result<(), Refusal>) -> Result<
 }
 
 /// Passes the pieces of a client on, until its stream or the process at the other end of the socket ends.
-async fn feed(mut pieces: Pieces, mut into: UnixStream) -> Result<(), Refusal> {
+///
+/// The bounds of the tree are those of its beginning. Runs and images may have taken the space since then, so each piece needs its own.
+async fn feed(
+    mut pieces: Pieces,
+    has_space: impl Fn(u64) -> Result<(), Refusal>,
+    mut into: UnixStream,
+) -> Result<(), Refusal> {
     loop {
         let piece = match timeout(STALL, pieces.next()).await {
             Ok(Some(Ok(piece))) => piece,
@@ -73,6 +82,7 @@ async fn feed(mut pieces: Pieces, mut into: UnixStream) -> Result<(), Refusal> {
                 return Err(Refusal::new(Reason::TimedOut, message));
             }
         };
+        has_space(piece.len() as u64)?;
         if into.write_all(&piece).await.is_err() {
             // The process has ended. Its answer has the reason.
             return Ok(());
@@ -140,7 +150,7 @@ mod tests {
         ours.set_nonblocking(true).unwrap();
         theirs.set_nonblocking(true).unwrap();
         let sent = vec![Ok(Bytes::from_static(b"one ")), Ok(Bytes::new()), Ok(Bytes::from_static(b"two"))];
-        let feeding = feed(pieces(sent), UnixStream::from_std(ours).unwrap());
+        let feeding = feed(pieces(sent), |_| Ok(()), UnixStream::from_std(ours).unwrap());
         let mut theirs = UnixStream::from_std(theirs).unwrap();
         let mut read = String::new();
         let (fed, came) = tokio::join!(feeding, theirs.read_to_string(&mut read));
@@ -152,15 +162,47 @@ mod tests {
     async fn a_client_that_breaks_off_or_is_silent_ends_the_import() {
         let (ours, theirs) = pair().unwrap();
         let broken = vec![Ok(Bytes::from_static(b"one")), Err(io::ErrorKind::ConnectionReset.into())];
-        assert_eq!(feed(pieces(broken), ours).await.unwrap_err().reason, Reason::Cancelled);
+        assert_eq!(feed(pieces(broken), |_| Ok(()), ours).await.unwrap_err().reason, Reason::Cancelled);
         drop(theirs);
         let (ours, _theirs) = pair().unwrap();
         let silent = Box::pin(stream::pending());
-        assert_eq!(feed(silent, ours).await.unwrap_err().reason, Reason::TimedOut);
+        assert_eq!(feed(silent, |_| Ok(()), ours).await.unwrap_err().reason, Reason::TimedOut);
         let (ours, theirs) = pair().unwrap();
         drop(theirs);
         let endless = Box::pin(stream::repeat_with(|| Ok(Bytes::from_static(b"more"))));
-        assert!(feed(endless, ours).await.is_ok(), "the process has ended");
+        assert!(feed(endless, |_| Ok(()), ours).await.is_ok(), "the process has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_export_goes_on_while_its_target_waits_for_a_turn() {
+        let part = || Part::VerifiedDigest("ab".repeat(32));
+        let (sender, mut receiver) = mpsc::channel(1);
+        send(&sender, part()).await.unwrap();
+        let waiting = async {
+            tokio::time::sleep(admission::WAIT).await;
+            receiver.recv().await
+        };
+        let (sent, read) = tokio::join!(send(&sender, part()), waiting);
+        assert!(sent.is_ok() && read.is_some());
+        assert_eq!(send(&sender, part()).await.unwrap_err().reason, Reason::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn an_import_ends_when_the_disk_has_no_space_for_the_next_piece() {
+        let (ours, theirs) = pair().unwrap();
+        let sent = ["one", "larger", "two"].map(|piece| io::Result::Ok(Bytes::from_static(piece.as_bytes())));
+        let has_space = |more: u64| match more {
+            0..=3 => Ok(()),
+            _ => Err(Refusal::new(Reason::WriteLimit, "full")),
+        };
+        let fed = feed(pieces(sent.into()), has_space, ours).await;
+        assert_eq!(fed.as_ref().map_err(|refused| refused.reason), Err(Reason::WriteLimit));
+        let cut = Refusal::new(Reason::PreconditionFailed, "cut");
+        assert_eq!(settled::<()>(Err(cut), fed).unwrap_err().reason, Reason::WriteLimit);
+        let mut came = String::new();
+        let mut theirs = Blocking::from(theirs);
+        io::Read::read_to_string(&mut theirs, &mut came).unwrap();
+        assert_eq!(came, "one");
     }
 
     #[test]

@@ -94,7 +94,8 @@ impl Bases {
         }
         let (most, id) = (self.most()?, BaseId::new());
         let _busy = self.busy(id);
-        let tree = make::received(&self.runs, id, (pieces, &wanted), principal, most).await?;
+        let sent = (pieces, wanted.as_str(), self.quotas.disk());
+        let tree = make::received(&self.runs, id, sent, principal, most).await?;
         let kept = self.keep_tree(id, (Source::Copy { origin }, None, None), tree, principal).await;
         if kept.is_err() {
             runs::remove_tree(self.runs.launcher.directories.base(id)).await;

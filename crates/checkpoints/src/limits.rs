@@ -93,7 +93,7 @@ pub(crate) fn no_space() -> Refusal {
 
 /// Returns the bounds of a checkpoint of at most `bytes` on a disk with this space. It leaves the space of which the daemon warns.
 pub(crate) fn most(bytes: u64, free: Free, warn_free: u64) -> TreeBounds {
-    let room = free.bytes.saturating_sub(warn_free.min(free.total_bytes / 10));
+    let room = free.spare(warn_free);
     let files = free.files.map_or(MOST_FILES, |files| files.saturating_sub(free.total_files / 20));
     // Many empty files and directories fill a disk as well.
     TreeBounds { bytes: bytes.min(room), files: MOST_FILES.min(files).min(room / BLOCK) }

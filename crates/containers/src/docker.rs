@@ -11,6 +11,7 @@
 
 mod beside;
 mod faults;
+mod image_store;
 mod images;
 mod readback;
 mod render;

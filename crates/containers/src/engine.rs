@@ -113,6 +113,23 @@ impl EngineFacts {
     }
 }
 
+/// Store in which the engine keeps its images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageStore {
+    pub ids: ImageIds,
+    /// Directory of the engine's files on its host. Empty if the engine does not report it.
+    pub directory: PathBuf,
+}
+
+/// Origin of the ids that a store gives to images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageIds {
+    /// Digest of the image's configuration, which an archive has as well.
+    Configuration,
+    /// Digest of a manifest that the store keeps or makes: the containerd image store.
+    Manifest,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageFacts {
     /// Identity by content.

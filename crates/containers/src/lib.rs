@@ -37,7 +37,8 @@ pub use cgroups::{
 pub use docker::{ContainerInput, Engine};
 pub use engine::{
     BuildNetwork, ContainerListing, ContainerState, EngineError, EngineFacts, FileKind, ImageBuild,
-    ImageFacts, ImageListing, ImageRefused, ImportChanges, Inspection, Looked, TarStream, UsableImage,
+    ImageFacts, ImageIds, ImageListing, ImageRefused, ImageStore, ImportChanges, Inspection, Looked,
+    TarStream, UsableImage,
 };
 pub use etc::{EtcFiles, GROUP_PATH, PASSWD_PATH, etc_files, host_files};
 pub use exec::{ErrorTail, ExecInput, ExecOutput, ExecStream};

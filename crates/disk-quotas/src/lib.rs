@@ -4,13 +4,15 @@
 #![allow(missing_docs)] // only the daemon calls it
 
 mod account;
+mod disk;
 mod left;
 mod projects;
 mod reservation;
 mod state_disk;
 
 pub use account::{Account, Found, Standing, Verdict};
+pub use disk::{Disk, Free, Promise};
 pub use left::{Expected, Left};
 pub use projects::Projects;
 pub use reservation::Reservation;
-pub use state_disk::{Free, Level, Quotas, Thresholds};
+pub use state_disk::{Level, Quotas, Thresholds};

@@ -1,17 +1,18 @@
 //! The disk that has the state directory: its free space, and the operations that this space allows.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use operations::{Effect, Evidence, FILE_SYSTEM, Fault, Operation, Reason, ToolFailure};
+use parking_lot::Mutex;
 use refusal::Refusal;
-use rustix::fs::{Mode, OFlags, fstatvfs};
 use tokio::sync::Notify;
 use wire::v1;
 
 use crate::account::Account;
+use crate::disk::{Disk, Free};
 
 /// Free space that the daemon wants on its disk, in bytes. On a small disk it wants less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,16 +21,6 @@ pub struct Thresholds {
     pub warn_free: u64,
     /// Free space below which no run writes. The rest is for the daemon, first of all for its audit log.
     pub min_free: u64,
-}
-
-/// Free space on the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Free {
-    pub bytes: u64,
-    pub total_bytes: u64,
-    /// Free inodes. `None` if the file system has no fixed number of inodes.
-    pub files: Option<u64>,
-    pub total_files: u64,
 }
 
 /// Classification of the free space.
@@ -66,7 +57,9 @@ impl Level {
 
 /// The disk, as calls and clients see it.
 pub struct Quotas {
-    directory: OwnedFd,
+    disk: Arc<Disk>,
+    /// Disk of the engine, if it is another one.
+    engine: Mutex<Option<Arc<Disk>>>,
     thresholds: Thresholds,
     level: AtomicU8,
     /// Notified when a caller waits for a look.
@@ -79,10 +72,10 @@ pub struct Quotas {
 
 impl Quotas {
     pub fn open(state: &Path, thresholds: Thresholds) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(state, flags, Mode::empty())?;
+        let disk = Arc::new(Disk::open(state, "state-disk", thresholds.warn_free)?);
         Ok(Self {
-            directory,
+            disk,
+            engine: Mutex::default(),
             thresholds,
             level: AtomicU8::new(Level::Enough as u8),
             look: Notify::new(),
@@ -152,13 +145,23 @@ impl Quotas {
     }
 
     pub fn free(&self) -> io::Result<Free> {
-        let found = fstatvfs(self.directory.as_fd())?;
-        Ok(Free {
-            bytes: found.f_bavail.saturating_mul(found.f_frsize),
-            total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
-            files: (found.f_files > 0).then_some(found.f_favail),
-            total_files: found.f_files,
-        })
+        self.disk.free()
+    }
+
+    /// Returns the disk of the state directory.
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// Returns the disk on which the engine has this directory. If the daemon does not see it, that is the state disk.
+    pub fn engine_disk(&self, directory: &Path) -> Arc<Disk> {
+        let Ok(found) = Disk::open(directory, "engine-disk", self.thresholds.warn_free) else {
+            return self.disk.clone();
+        };
+        let mut engine = self.engine.lock();
+        let known = || [Some(&self.disk), engine.as_ref()].into_iter().flatten();
+        let same = known().find(|known| known.is_same(&found)).cloned();
+        same.unwrap_or_else(|| engine.insert(Arc::new(found)).clone())
     }
 
     pub fn level(&self) -> Level {
@@ -208,6 +211,18 @@ mod tests {
 
     fn free(free_mib: u64, total_mib: u64) -> Free {
         Free { bytes: free_mib * MIB, total_bytes: total_mib * MIB, files: None, total_files: 0 }
+    }
+
+    #[test]
+    fn the_engine_s_disk_is_the_state_disk_unless_it_is_seen_to_be_another() {
+        let place = tempfile::tempdir().unwrap();
+        let quotas = Quotas::open(place.path(), THRESHOLDS).unwrap();
+        let is_state = |path: &Path| Arc::ptr_eq(&quotas.engine_disk(path), &quotas.disk);
+        assert!(is_state(place.path()) && is_state(Path::new("/nonexistent")) && is_state(Path::new("")));
+        assert!(!is_state(Path::new("/proc")));
+        let other = quotas.engine_disk(Path::new("/proc"));
+        let again = quotas.engine_disk(Path::new("/proc/sys"));
+        assert!(Arc::ptr_eq(&other, &again), "all transfers of an engine share its promises");
     }
 
     #[test]

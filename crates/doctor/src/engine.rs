@@ -8,6 +8,7 @@ use crate::ask::{NoAnswer, get};
 use crate::commands::Host;
 use crate::elsewhere;
 use crate::finding::Finding;
+use crate::image_store;
 use crate::kind::{Kind, security_options};
 use crate::socket::{group_of, who_may_open};
 
@@ -42,6 +43,7 @@ pub(super) async fn examine(socket: Option<PathBuf>, host: &Host) -> Vec<Finding
         findings.push(runtimes(&info, if is_default(&socket) { host } else { &nowhere }));
         findings.extend(egress_in_gvisor(&info));
         findings.push(writable_root(&info));
+        findings.extend(image_store::examine(&info));
         findings.push(mapped_root(&info));
         findings.push(engine_security(&info));
     }

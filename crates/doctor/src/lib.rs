@@ -10,6 +10,7 @@ mod engine;
 mod finding;
 mod host;
 mod image;
+mod image_store;
 mod kernel;
 mod kind;
 mod remedy;

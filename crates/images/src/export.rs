@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use admission::STALL;
 use audit::Kind;
 use bytes::Bytes;
 use containers::{EngineError, ImageId, ImageReference};
@@ -18,10 +19,9 @@ use tonic::Status;
 use wire::v1::export_image_response::Part;
 use wire::v1::{ExportImageResponse, ExportedArchive};
 
-use crate::{Images, event, refused};
+use crate::space::Space;
+use crate::{Images, event, refused, store};
 
-/// Time that a client has to take one message.
-const STALL: Duration = Duration::from_secs(60);
 /// Size of a piece, bytes.
 const PIECE: usize = 256 * 1024;
 /// Number of zeros at the end of a tar.
@@ -42,6 +42,8 @@ impl Images {
         let reference =
             ImageReference::parse(reference).map_err(|error| Refusal::invalid("reference", error))?;
         self.audit.check()?;
+        let store = self.store().await?;
+        store::gives_announced(&store)?;
         let turn = self.exports.wait(&principal.name).await;
         let _turn = turn.ok_or_else(|| {
             Refusal::new(Reason::Overloaded, "another image is being exported: try again when that has ended")
@@ -52,6 +54,9 @@ impl Images {
         if image.size_bytes > self.bounds.max_bytes {
             return Err(too_large(self.bounds.max_bytes));
         }
+        // The engine writes the archive to its disk before it sends the first byte.
+        let space = Space::on(&self.quotas, &store.directory);
+        space.take(image.size_bytes)?;
         let event = || event(Kind::ImageExported, principal, &reference).image(id.to_string());
         self.record(event(), json!({ "phase": "begun", "image_id": image.image_id })).await?;
         let limit = self.bounds.timeout;

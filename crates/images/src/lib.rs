@@ -7,6 +7,8 @@ mod export;
 mod name;
 mod passage;
 mod shown;
+mod space;
+mod store;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use containers::{
     BadTar, BuildNetwork, EngineError, ImageBuild, ImageId, ImageReference, TarForm, pass_archive,
     pass_context, pass_filesystem,
 };
+use disk_quotas::Quotas;
 use executor::engine_refusal;
 use identity::Principal;
 use operations::Reason;
@@ -36,6 +39,7 @@ pub use export::Sender;
 use name::{dockerfile, own_name, short};
 pub use passage::Pieces;
 use passage::{Passage, Passed};
+use space::Space;
 
 /// Maximum number of imports and builds at the same time.
 const AT_ONCE: usize = 2;
@@ -59,6 +63,7 @@ pub struct ImageBounds {
 pub struct Images {
     launcher: Arc<Launcher>,
     audit: Arc<AuditLog>,
+    quotas: Arc<Quotas>,
     policy: InForce,
     bounds: ImageBounds,
     slots: Semaphore,
@@ -84,9 +89,14 @@ enum Naming {
 }
 
 impl Images {
-    pub fn new(launcher: Arc<Launcher>, audit: Arc<AuditLog>, policy: InForce, bounds: ImageBounds) -> Self {
+    pub fn new(
+        launcher: Arc<Launcher>,
+        (audit, quotas): (Arc<AuditLog>, Arc<Quotas>),
+        policy: InForce,
+        bounds: ImageBounds,
+    ) -> Self {
         let (slots, exports) = (Semaphore::new(AT_ONCE), Turns::new(EXPORTS));
-        Self { launcher, audit, policy, bounds, slots, exports, names: Mutex::default() }
+        Self { launcher, audit, quotas, policy, bounds, slots, exports, names: Mutex::default() }
     }
 
     /// Imports an image from a tar.
@@ -110,11 +120,17 @@ impl Images {
             let image = Some(self.shown(&reference).await?);
             return Ok(v1::ImportImageResponse { image, tar_sha256: String::new(), present: true });
         }
+        let store = self.store().await?;
+        if announced.is_some() {
+            store::takes_announced(&store)?;
+        }
         self.check_name(&reference, naming(header.replace)).await?;
         let event = || event(Kind::ImageImported, principal, &reference);
         self.record(event(), json!({ "phase": "begun" })).await?;
 
         let (name, wanted) = (reference.clone(), announced.clone());
+        let space = Space::on(&self.quotas, &store.directory);
+        let pieces = space.of_pieces(pieces);
         let passage =
             Passage::begin(pieces, form, self.bounds.max_bytes, move |form, input, output| match form {
                 TarForm::DockerArchive => pass_archive(input, output, &name, wanted.as_ref()),
@@ -132,7 +148,7 @@ impl Images {
             };
             settled(given, passed).await
         };
-        let made = in_time(made, self.bounds.timeout, cancelled).await;
+        let made = space.judge(in_time(made, self.bounds.timeout, cancelled).await);
         let passed = self.recorded(event, &reference, made).await?;
         let image = self.shown(&reference).await?;
         stored(&image, announced.as_ref())?;
@@ -169,6 +185,7 @@ impl Images {
         let _slot = self.slot()?;
         let _taken = self.take(reference)?;
         self.check_name(reference, naming(header.replace)).await?;
+        let space = Space::on(&self.quotas, &self.store().await?.directory);
         let event = || event(Kind::ImageBuilt, principal, reference);
         self.record(
             event(),
@@ -179,6 +196,7 @@ impl Images {
         .await?;
 
         let form = Some(TarForm::RootFilesystem);
+        let pieces = space.of_pieces(pieces);
         let passage = Passage::begin(pieces, form, self.bounds.max_bytes, |_, input, output| {
             pass_context(input, output)
         });
@@ -187,7 +205,7 @@ impl Images {
             let given = self.launcher.engine.build_image(&build, tar, output, limit).await;
             settled(given, passed).await
         };
-        let made = in_time(made, limit, cancel.cancelled()).await;
+        let made = space.judge(in_time(made, limit, cancel.cancelled()).await);
         self.recorded(event, reference, made).await?;
         self.shown(reference).await
     }

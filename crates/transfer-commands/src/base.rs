@@ -2,14 +2,14 @@
 
 use clap::Args;
 use cofferdam_client::Client;
-use command_context::client::{Context, pages};
+use command_context::client::{Context, pages, quick};
 use fleet_view::Fleet;
 use presentation::failure::{Ended, Failure};
 use presentation::ids;
 use wire::v1::export_base_response::Part as Came;
 use wire::v1::{
-    Base, ExportBaseRequest, ExportBaseResponse, ImportBaseHeader, ImportBaseRequest, ListBasesRequest,
-    import_base_request::Part as Sent,
+    Base, ExportBaseRequest, ExportBaseResponse, GetViewerRequest, ImportBaseHeader, ImportBaseRequest,
+    ListBasesRequest, import_base_request::Part as Sent,
 };
 
 use crate::nodes::Nodes;
@@ -23,8 +23,8 @@ const LIST: &str = "coffer base list";
 
 /// Copy a base to other daemons, through this client; prints a line for each, with the id of the base there.
 ///
-/// The copy has the same digest, and belongs to you. A daemon that has an unchanged base of this digest is left out, so
-/// an interrupted command can be repeated. For operators, on the Unix socket or with a certificate.
+/// The copy has the same digest, and belongs to you. A daemon on which you have an unchanged base of this digest is left
+/// out, so an interrupted command can be repeated. For operators, on the Unix socket or with a certificate.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer --fleet=nodes.yaml base push 3f2a9c01")]
 pub struct PushBase {
@@ -39,27 +39,35 @@ impl PushBase {
     /// Pushes from the daemon of `--endpoint` to the named ones.
     pub async fn run(self, context: &Context) -> Ended {
         let (source, targets) = self.nodes.connect(context, bases).await?;
-        let parcel = BaseParcel(find(&source.has, &self.base)?.clone());
+        let parcel = BaseParcel(find(&source.has.bases, &self.base)?.clone());
         push(context.ui, &parcel, &source, targets).await
     }
 
     /// Pushes from one node of a fleet to others.
     pub async fn over(self, fleet: &Fleet) -> Ended {
-        let has_it = |bases: &Vec<Base>| find(bases, &self.base).is_ok();
+        let has_it = |has: &ShownBases| find(&has.bases, &self.base).is_ok();
         let (source, targets) = self.nodes.find(fleet, bases, has_it).await?;
-        let parcel = BaseParcel(find(&source.has, &self.base)?.clone());
+        let parcel = BaseParcel(find(&source.has.bases, &self.base)?.clone());
         push(fleet.ui, &parcel, &source, targets).await
     }
 }
 
-async fn bases(client: &Client) -> Result<Vec<Base>, Failure> {
+/// Bases that a daemon shows to this client, which as an operator sees those of others as well.
+struct ShownBases {
+    /// Name of this client at the daemon.
+    viewer: String,
+    bases: Vec<Base>,
+}
+
+async fn bases(client: &Client) -> Result<ShownBases, Failure> {
+    let viewer = client.console().get_viewer(quick(GetViewerRequest {})).await?.into_inner().principal;
     let (bases, _) = pages(MOST, PAGE, async |page_size, page_token| {
         let request = ListBasesRequest { page_size, page_token };
         let page = client.bases().list_bases(request).await?.into_inner();
         Ok((page.bases, page.next_page_token))
     })
     .await?;
-    Ok(bases)
+    Ok(ShownBases { viewer, bases })
 }
 
 /// Returns the base that `named` names by its whole id, or by a unique end or beginning.
@@ -72,15 +80,17 @@ fn find<'b>(bases: &'b [Base], named: &str) -> Result<&'b Base, Failure> {
 struct BaseParcel(Base);
 
 impl Parcel for BaseParcel {
-    type Has = Vec<Base>;
+    type Has = ShownBases;
 
     fn name(&self) -> String {
         format!("base {}", self.0.base_id)
     }
 
-    fn present(&self, has: &Vec<Base>) -> Result<Option<String>, Failure> {
-        let same = has.iter().find(|base| base.digest == self.0.digest && !base.changed);
-        Ok(same.map(|base| base.base_id.clone()))
+    /// A base of another principal is no copy: its owner may delete it, and an import does not answer with it either.
+    fn present(&self, has: &ShownBases) -> Result<Option<String>, Failure> {
+        let is_same =
+            |base: &&Base| base.principal == has.viewer && base.digest == self.0.digest && !base.changed;
+        Ok(has.bases.iter().find(is_same).map(|base| base.base_id.clone()))
     }
 
     async fn copy(&self, from: &Client, to: &Client, at: impl Fn(u64)) -> Result<Arrived, Failure> {
@@ -115,19 +125,22 @@ mod tests {
 
     fn base(id: &str, digest: &str, changed: bool) -> Base {
         let base_id = format!("0198a1b2-0000-7000-8000-0000000{id}");
-        Base { base_id, digest: digest.into(), changed, ..Base::default() }
+        Base { base_id, digest: digest.into(), changed, principal: "uid:0".into(), ..Base::default() }
     }
 
     #[test]
     fn a_base_is_there_by_its_digest_and_not_by_its_id() {
         let parcel = BaseParcel(base("0000a", "aa", false));
-        let there = |has: Base| parcel.present(&vec![has]).unwrap();
+        let there =
+            |base: Base| parcel.present(&ShownBases { viewer: "uid:0".into(), bases: vec![base] }).unwrap();
         assert_eq!(
             there(base("0000b", "aa", false)),
             Some("0198a1b2-0000-7000-8000-00000000000b".to_owned())
         );
         assert_eq!(there(base("0000a", "bb", false)), None);
         assert_eq!(there(base("0000b", "aa", true)), None, "the host has changed it");
+        let other = Base { principal: "uid:1000".into(), ..base("0000b", "aa", false) };
+        assert_eq!(there(other), None, "another principal's");
     }
 
     #[test]

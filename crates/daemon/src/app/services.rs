@@ -65,7 +65,8 @@ pub(super) fn services(
         (audit(), records.escalations.clone()),
         (tasks(), stop()),
     );
-    let images = Images::new(runs().launcher.clone(), audit(), gateway().in_force().clone(), config.images);
+    let sources = (audit(), control.quotas.clone());
+    let images = Images::new(runs().launcher.clone(), sources, gateway().in_force().clone(), config.images);
     let run = run_service(parts, &alerts);
     let (approval, passkeys) = approval_service(parts, doors.as_deref())?;
     Ok(Services {

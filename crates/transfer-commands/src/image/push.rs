@@ -10,7 +10,7 @@ use wire::v1::{
     import_image_request::Part as Sent,
 };
 
-use super::show::find;
+use super::show::{find, is_named};
 use crate::client::{Context, quick};
 use crate::failure::{Ended, Failure};
 use crate::nodes::{Daemon, Nodes, Target};
@@ -30,6 +30,8 @@ pub struct Push {
     #[command(flatten)]
     nodes: Nodes,
     /// Take the name from another image that has it at a target.
+    ///
+    /// IMAGE must be the name then: with an id the source would state it.
     #[arg(long)]
     replace: bool,
 }
@@ -38,8 +40,7 @@ impl Push {
     /// Pushes from the daemon of `--endpoint` to the named ones.
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let (source, targets) = self.nodes.connect(context, images).await?;
-        let image = find(&source.has, &self.image)?.clone();
-        let parcel = ImageParcel { image, replace: self.replace };
+        let parcel = parcel(&source.has, &self.image, self.replace)?;
         push(context.ui, &parcel, &source, targets).await
     }
 
@@ -48,13 +49,27 @@ impl Push {
         let is_chosen = self.nodes.has_source();
         let has_it = |images: &Vec<Image>| find(images, &self.image).is_ok();
         let (source, targets) = self.nodes.find(fleet, images, has_it).await?;
-        let image = find(&source.has, &self.image)?.clone();
+        let parcel = parcel(&source.has, &self.image, self.replace)?;
         if !is_chosen {
-            is_one(&image, &source, &targets)?;
+            is_one(&parcel.image, &source, &targets)?;
         }
-        let parcel = ImageParcel { image, replace: self.replace };
         push(fleet.ui, &parcel, &source, targets).await
     }
+}
+
+/// Returns the image of the source that `named` names.
+///
+/// An image that is found by its id has the name that the source states. The source must not choose which image loses
+/// its name at a target, so `replace` needs the name itself.
+fn parcel(images: &[Image], named: &str, replace: bool) -> Result<ImageParcel, Failure> {
+    let image = find(images, named)?.clone();
+    if replace && !is_named(&image, named) {
+        let message = format!(
+            "`{named}` is an id or a part of one, and --replace needs the name that is taken at the targets"
+        );
+        return Err(Failure::usage(message).with_hint(format!("the source calls it {}", image.reference)));
+    }
+    Ok(ImageParcel { image, replace })
 }
 
 /// Refuses to choose between different images of one name.
@@ -137,10 +152,27 @@ impl Parcel for ImageParcel {
 
 #[cfg(test)]
 mod tests {
+    use presentation::exit::Exit;
+
     use super::*;
 
     fn image(reference: &str, id: &str) -> Image {
         Image { reference: reference.into(), image_id: format!("sha256:{id}"), ..Image::default() }
+    }
+
+    #[test]
+    fn only_a_name_of_the_command_line_is_taken_from_another_image() {
+        let images = [image("prod:1", "cafe"), image("tools:latest", "bb")];
+        let taken = |named: &str| parcel(&images, named, true).map(|parcel| parcel.image.reference);
+        assert_eq!(taken("prod:1").unwrap(), "prod:1");
+        assert_eq!(taken("tools").unwrap(), "tools:latest");
+        // A source may state any name for an image of this id.
+        for named in ["cafe", "sha256:cafe", "ca"] {
+            let refused = taken(named).unwrap_err();
+            assert!(refused.exit() == Exit::Usage && refused.to_string().contains("prod:1"), "{refused}");
+            assert_eq!(parcel(&images, named, false).unwrap().image.reference, "prod:1");
+        }
+        assert_eq!(taken("dd").unwrap_err().exit(), Exit::Failed);
     }
 
     #[test]

@@ -29,8 +29,7 @@ impl Show {
 /// Returns the image of a name, with or without `:latest`, or else of an id that begins like this.
 pub(super) fn find<'i>(images: &'i [Image], named: &str) -> Result<&'i Image, Failure> {
     const LIST: &str = "coffer image list";
-    let latest = format!("{named}:latest");
-    if let Some(image) = images.iter().find(|image| image.reference == named || image.reference == latest) {
+    if let Some(image) = images.iter().find(|image| is_named(image, named)) {
         return Ok(image);
     }
     let part = named.strip_prefix("sha256:").unwrap_or(named).to_ascii_lowercase();
@@ -48,6 +47,11 @@ pub(super) fn find<'i>(images: &'i [Image], named: &str) -> Result<&'i Image, Fa
         .iter()
         .find(|image| digest(image) == found)
         .ok_or_else(|| Failure::failed(format!("there is no image `{named}`")))
+}
+
+/// Returns true if this is the image's name, with or without `:latest`.
+pub(super) fn is_named(image: &Image, named: &str) -> bool {
+    image.reference == named || image.reference.strip_suffix(":latest") == Some(named)
 }
 
 fn digest(image: &Image) -> &str {
