@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::{Proof, PublicKey, digest};
+use crate::statement::PREFIX;
+use crate::{Proof, PublicKey, digest, prefix};
 
 /// Most approvals that wait for a decision, as far as their requests are remembered.
 const MAX_REQUESTS: usize = 100_000;
@@ -18,7 +19,7 @@ pub struct Entry<'a> {
     pub details: &'a Value,
 }
 
-/// A decision of a log, and if it was signed as it is recorded.
+/// A decision of a log that is signed or has to be, and if it was signed as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Consent {
     pub approval_id: String,
@@ -37,17 +38,29 @@ struct Known {
     public_key: PublicKey,
 }
 
+/// A request for consent.
+struct Request {
+    digest: String,
+    /// True if consent to it has to be signed.
+    needs_passkey: bool,
+}
+
+/// Mark of the redactor. The log hides a secret, and a digest in a signature is that of the whole text.
+const HIDDEN: &str = "[redacted:";
+
 /// The passkeys and requests that a log has named so far.
 #[derive(Default)]
 pub struct Ledger {
     passkeys: BTreeMap<String, Known>,
-    /// Digests of approvals that were asked for and not decided.
-    requests: BTreeMap<String, String>,
+    /// Approvals that were asked for and not decided.
+    requests: BTreeMap<String, Request>,
+    /// Signed consents whose coverage beyond one call is not on record yet, by their approvals, and that coverage.
+    covering: BTreeMap<String, (String, Consent)>,
     nonces: BTreeSet<String>,
 }
 
 impl Ledger {
-    /// Takes the next record. Returns the decision in it, if it has a proof.
+    /// Takes the next record. Returns the decision in it, if it has a proof or needs one.
     pub fn take(&mut self, entry: Entry<'_>) -> Option<Consent> {
         let Entry { kind, approval_id, details } = entry;
         let text = |key: &str| details[key].as_str().unwrap_or_default().to_owned();
@@ -66,7 +79,9 @@ impl Ledger {
                 if self.requests.len() >= MAX_REQUESTS {
                     self.requests.pop_first();
                 }
-                self.requests.insert(approval_id?.to_owned(), text("digest"));
+                let needs_passkey = details["passkey"] == true;
+                let request = Request { digest: text("digest"), needs_passkey };
+                self.requests.insert(approval_id?.to_owned(), request);
                 None
             }
             "approval_voted" => self.consent(approval_id?, details),
@@ -75,27 +90,59 @@ impl Ledger {
                 self.requests.remove(approval_id?);
                 consent
             }
+            "consent_remembered" => self.remembered(approval_id?, details),
             _ => None,
         }
     }
 
+    /// Returns a signed consent again if it is remembered for more than was signed.
+    fn remembered(&mut self, approval_id: &str, details: &Value) -> Option<Consent> {
+        let (signed, consent) = self.covering.remove(approval_id)?;
+        let covers = &details["covers"];
+        let words = serde_json::from_value::<Vec<String>>(covers["prefix"].clone()).ok();
+        let is_signed = match words {
+            // A secret in a word is hidden in the record.
+            Some(words) if words.iter().any(|word| word.contains(HIDDEN)) => signed.starts_with(PREFIX),
+            Some(words) => prefix(&words) == signed,
+            None => signed == "digest" && covers["digest"].is_string(),
+        };
+        let flaw = Some("the remembered consent covers more than the signed one".to_owned());
+        (!is_signed).then_some(Consent { flaw, ..consent })
+    }
+
     fn consent(&mut self, approval_id: &str, details: &Value) -> Option<Consent> {
         let vote = &details["vote"];
-        let recorded = vote.get("proof")?;
         let text = |key: &str| vote[key].as_str().unwrap_or_default();
+        let Some(recorded) = vote.get("proof") else {
+            let needs_passkey = self.requests.get(approval_id).is_some_and(|request| request.needs_passkey);
+            return (needs_passkey && text("choice") == "approve").then(|| Consent {
+                approval_id: approval_id.to_owned(),
+                principal: text("principal").to_owned(),
+                decision: text("choice").to_owned(),
+                passkey: String::new(),
+                flaw: Some("it has to be signed, and is not".to_owned()),
+            });
+        };
         let proof = serde_json::from_value::<Proof>(recorded.clone());
         let checked = match &proof {
             Ok(proof) => self.check(approval_id, details, proof),
             Err(_) => Err("the proof is malformed or was cut".to_owned()),
         };
-        let passkey = proof.ok().and_then(|proof| self.passkeys.get(&proof.credential_id));
-        Some(Consent {
+        let passkey = proof.as_ref().ok().and_then(|proof| self.passkeys.get(&proof.credential_id));
+        let consent = Consent {
             approval_id: approval_id.to_owned(),
             principal: text("principal").to_owned(),
             decision: text("choice").to_owned(),
             passkey: passkey.map_or_else(String::new, |known| known.name.clone()),
             flaw: checked.err(),
-        })
+        };
+        if let Some(proof) = proof.ok().filter(|_| !details["remembered"].is_null()) {
+            if self.covering.len() >= MAX_REQUESTS {
+                self.covering.pop_first();
+            }
+            self.covering.insert(approval_id.to_owned(), (proof.statement.remember, consent.clone()));
+        }
+        Some(consent)
     }
 
     fn check(&mut self, approval_id: &str, details: &Value, proof: &Proof) -> Result<(), String> {
@@ -107,7 +154,7 @@ impl Ledger {
         if statement.approval_id != approval_id {
             return says("it is of another approval");
         }
-        if self.requests.get(approval_id) != Some(&statement.digest) {
+        if self.requests.get(approval_id).map(|request| &request.digest) != Some(&statement.digest) {
             return says("the log has no request with the digest that was signed");
         }
         if statement.principal != text("principal") || statement.decision != text("choice") {
@@ -117,7 +164,7 @@ impl Ledger {
             return says("the recorded consent covers more than the signed one");
         }
         // A secret in a comment is hidden in the record, and its digest is not.
-        if statement.comment != digest(text("comment")) && !text("comment").contains("[redacted:") {
+        if statement.comment != digest(text("comment")) && !text("comment").contains(HIDDEN) {
             return says("the recorded comment is not the signed one");
         }
         let known = self.passkeys.get(&proof.credential_id);

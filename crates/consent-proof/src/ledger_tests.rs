@@ -13,6 +13,11 @@ struct Log {
 }
 
 fn log() -> Log {
+    signed("once")
+}
+
+/// Returns a log of a consent that was signed with this coverage.
+fn signed(remember: &str) -> Log {
     let one = Authenticator::es256();
     let statement = Statement {
         approval_id: APPROVAL.into(),
@@ -21,7 +26,7 @@ fn log() -> Log {
         principal: "token:phone".into(),
         decision: "approve".into(),
         comment: digest("looks right"),
-        remember: "once".into(),
+        remember: remember.into(),
         nonce: "ab".repeat(32),
     };
     let client = one.client_data("webauthn.get", &statement.challenge(), &party().origin);
@@ -93,6 +98,43 @@ fn every_change_of_a_record_is_found() {
     assert!(flaw(|log| log.decided["vote"]["proof"]["signature"] = "3000".into()).contains("signature"));
     assert!(flaw(|log| log.decided["vote"]["proof"] = json!({ "truncated": {} })).contains("malformed"));
     assert!(flaw(|log| log.decided["vote"]["proof"]["more"] = 1.into()).contains("malformed"));
+}
+
+#[test]
+fn a_signature_that_was_taken_away_is_missed_where_one_is_required() {
+    let mut log = log();
+    log.requested["passkey"] = true.into();
+    assert_eq!(read(&log, &mut Ledger::default()).unwrap().flaw, None);
+    log.decided["vote"].as_object_mut().unwrap().remove("proof");
+    assert!(read(&log, &mut Ledger::default()).unwrap().flaw.unwrap().contains("has to be signed"));
+    log.decided["vote"]["choice"] = "deny".into();
+    assert_eq!(read(&log, &mut Ledger::default()), None, "a denial needs no signature");
+}
+
+#[test]
+fn a_consent_is_remembered_for_no_more_than_was_signed() {
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let (by_digest, by_words) = (json!({ "digest": "d" }), json!({ "prefix": ["cargo", "test"] }));
+    let hidden = json!({ "prefix": ["cargo", "[redacted:high-entropy]"] });
+    for (remember, covers, holds) in [
+        ("digest".to_owned(), &by_digest, true),
+        ("digest".to_owned(), &by_words, false),
+        (crate::prefix(&words(&["cargo", "test"])), &by_words, true),
+        (crate::prefix(&words(&["cargo", "test", "-p"])), &by_words, false),
+        (crate::prefix(&words(&["cargo", "test"])), &by_digest, false),
+        (crate::prefix(&words(&["cargo", "s3cret"])), &hidden, true),
+        ("digest".to_owned(), &hidden, false),
+        ("digest".to_owned(), &json!({}), false),
+    ] {
+        let (mut log, mut ledger) = (signed(&remember), Ledger::default());
+        log.decided["remembered"] = "0198a1b2".into();
+        assert_eq!(read(&log, &mut ledger).unwrap().flaw, None);
+        let details = json!({ "consent_id": "0198a1b2", "covers": covers });
+        let remembered =
+            || Entry { kind: "consent_remembered", approval_id: Some(APPROVAL), details: &details };
+        assert_eq!(ledger.take(remembered()).is_none(), holds, "{remember} {covers}");
+        assert_eq!(ledger.take(remembered()), None, "each once");
+    }
 }
 
 #[test]

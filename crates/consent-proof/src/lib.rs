@@ -19,7 +19,7 @@ pub use key::PublicKey;
 pub use ledger::{Consent, Entry, Ledger};
 pub use proof::{Assertion, Presence, Proof};
 pub use registration::{Registered, register};
-pub use statement::{Statement, digest};
+pub use statement::{Statement, digest, prefix};
 
 /// The relying party that passkeys belong to: the console's address.
 #[derive(Debug, Clone, PartialEq, Eq)]

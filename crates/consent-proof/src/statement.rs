@@ -6,9 +6,19 @@ use sha2::{Digest as _, Sha256};
 /// Separates these digests from all others, and names their form.
 const DOMAIN: &str = "cofferdam consent 1";
 
+/// Begin of a coverage of commands that begin with the same words.
+pub(crate) const PREFIX: &str = "prefix:";
+
 /// Returns the SHA-256 of a text, lower-case hex.
 pub fn digest(text: &str) -> String {
     hex::encode(Sha256::digest(text))
+}
+
+/// Returns the coverage of a consent to commands that begin with these words, as a statement has it.
+pub fn prefix(words: &[String]) -> String {
+    // Each word with its length, as words may hold any separator.
+    let words: Vec<_> = words.iter().map(|word| format!("{}:{word}", word.len())).collect();
+    format!("{PREFIX}{}", digest(&words.concat()))
 }
 
 /// A decision on one approval, and all that it was about. Texts are there as their digests, so that hiding a secret in

@@ -147,7 +147,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "call",
-            "Time of a call from its arrival to its receipt, without the wait for a reviewer",
+            "Time of a call from its arrival to its receipt, with the wait for a reviewer",
             Unit::Seconds,
             self.call_time.clone(),
         );

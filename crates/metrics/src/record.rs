@@ -9,7 +9,7 @@ use crate::labels::{Call, ProfileCall, Result, Rule, State};
 
 /// Name of anything that is in no list.
 const OTHER: &str = "other";
-/// States of approvals in the log.
+/// States of approvals. The log has them in capitals.
 const STATES: [&str; 4] = ["approved", "denied", "expired", "cancelled"];
 /// Events of workers in the log.
 const EVENTS: [&str; 3] = ["started", "lost", "restarted"];
@@ -21,7 +21,10 @@ impl Metrics {
         match event.kind {
             Kind::CallReceipt => self.call(event, profile_of),
             Kind::ApprovalRequested => self.approval("asked"),
-            Kind::ApprovalDecided => self.approval(closed(text(event, "state"), &STATES)),
+            Kind::ApprovalDecided => {
+                let state = text(event, "state").map(str::to_ascii_lowercase);
+                self.approval(closed(state.as_deref(), &STATES));
+            }
             Kind::Alert if text(event, "state") == Some("raised") => self.alert(event),
             Kind::EscalationAttempt => {
                 self.escalations.inc();
@@ -187,7 +190,7 @@ mod tests {
             details(Kind::EgressRefused, json!({ "count": 3 })),
             details(Kind::RunRefused, json!({ "count": 4 })),
             details(Kind::ApprovalRequested, json!({})),
-            details(Kind::ApprovalDecided, json!({ "state": "expired" })),
+            details(Kind::ApprovalDecided, json!({ "state": "EXPIRED" })),
             details(Kind::Alert, json!({ "rule": "spike", "state": "raised" })),
             details(Kind::Alert, json!({ "rule": "spike", "state": "acknowledged" })),
         ] {

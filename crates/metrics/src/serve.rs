@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ use admission::{Addresses, ConnectionLimits, Slot};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE as TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE as TYPE, HOST, HeaderValue, WWW_AUTHENTICATE};
+use hyper::http::uri::Authority;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -175,7 +176,13 @@ async fn connection(
             opened
         }
     };
-    let service = service_fn(|request| async move {
+    let service = service_fn(|request: Request<Incoming>| async move {
+        // A browser that another site led here by its name has no credential.
+        if !access.needs_credential() && !request.headers().get_all(HOST).iter().all(names_this_host) {
+            let told =
+                "the name is not localhost: set metrics.token_file to serve the metrics under each name\n";
+            return Ok::<_, Infallible>(plain(StatusCode::MISDIRECTED_REQUEST, told));
+        }
         let is_admitted = access.admits(&request, is_certified);
         if is_admitted && access.needs_credential() {
             slot.prove();
@@ -225,6 +232,13 @@ async fn answer(request: &Request<Incoming>, is_admitted: bool, pages: &impl Pag
         // It answers, so it is alive.
         _ => plain(StatusCode::OK, "alive\n"),
     }
+}
+
+/// Returns true for a host that no other site can have: an address, or a name of the loopback interface.
+fn names_this_host(host: &HeaderValue) -> bool {
+    let Ok(host) = Authority::try_from(host.as_bytes()) else { return false };
+    let name = host.host().trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    name.parse::<IpAddr>().is_ok() || name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Reads the names of profiles in the query of `/readyz`. `None` if it has anything else.
@@ -284,6 +298,28 @@ mod tests {
 
     fn get(path: &str, more: &str) -> String {
         format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{more}\r\n")
+    }
+
+    #[tokio::test]
+    async fn without_a_credential_no_name_of_another_site_leads_here() {
+        let (open, _stop) = started(Access::open()).await;
+        let (closed, _stop) = started(Access::open().token("secret")).await;
+        let of = |host: &str| get("/metrics", "").replace("localhost", host);
+        for host in ["127.0.0.1:9464", "[::1]:9464", "LOCALHOST", "metrics.localhost:80"] {
+            assert!(ask(open, &of(host)).await.starts_with("HTTP/1.1 200 "), "{host}");
+        }
+        for host in [
+            "evil.example.org",
+            "evil.example.org:9464",
+            "localhost.example.org",
+            "127.0.0.1.example.org",
+            "",
+        ] {
+            assert!(ask(open, &of(host)).await.starts_with("HTTP/1.1 421 "), "{host}");
+            assert!(ask(closed, &of(host)).await.starts_with("HTTP/1.1 401 "), "{host}");
+        }
+        let with = of("metrics.example.org").replace("\r\n\r\n", "\r\nAuthorization: Bearer secret\r\n\r\n");
+        assert!(ask(closed, &with).await.starts_with("HTTP/1.1 200 "));
     }
 
     #[tokio::test]

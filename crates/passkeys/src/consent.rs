@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use consent_proof::{Assertion, Proof, Statement, digest};
+use consent_proof::{Assertion, Proof, Statement, digest, prefix};
 use operations::Reason;
 use refusal::Refusal;
 use serde_json::Value;
@@ -127,12 +127,7 @@ impl Passkeys {
 impl Draft {
     fn statement(&self, principal: &str, nonce: &Nonce) -> Statement {
         let remember = match self.remember {
-            "prefix" => {
-                // Each word with its length, as words may hold any separator.
-                let words = self.prefix.iter().map(|word| format!("{}:{word}", word.len()));
-                let words = words.collect::<Vec<_>>().concat();
-                format!("prefix:{}", digest(&words))
-            }
+            "prefix" => prefix(&self.prefix),
             other => other.to_owned(),
         };
         Statement {

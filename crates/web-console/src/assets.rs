@@ -34,4 +34,13 @@ mod tests {
         assert!(SCRIPT.lines().count() < 250);
         assert!(!STYLE.contains("http") && !STYLE.contains("@import") && !STYLE.contains("url("));
     }
+
+    /// The preview has the class `diff`, and the arguments have no `tabindex`.
+    #[test]
+    fn no_text_that_a_reviewer_decides_on_scrolls_in_its_own_frame() {
+        let cut = STYLE.lines().filter(|rule| rule.contains("max-height") || rule.contains("overflow-y"));
+        let cut: Vec<_> =
+            cut.filter_map(|rule| rule.split_once(" {").map(|(selector, _)| selector)).collect();
+        assert_eq!(cut, ["pre.text[tabindex]:not(.diff), pre.lines"]);
+    }
 }

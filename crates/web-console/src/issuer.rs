@@ -74,7 +74,8 @@ async fn finish(
             let token =
                 token.ok_or(Problem::Bad(StatusCode::BAD_GATEWAY, "The issuer has sent no token."))?;
             // The browser comes from another site, so it does not send the session's cookie when it is redirected.
-            let entered = enter(&state, &connection, (Identity::Token(token), "issuer"), to, again).await?;
+            let identity = (Identity::Token(token), "issuer");
+            let entered = enter(&state, (&connection, &headers), identity, to, again).await?;
             return Ok(with_pending(entered, &state, "", 0));
         }
         Err(failed) => failed,

@@ -10,7 +10,7 @@ use axum::{Extension, Router};
 use maud::html;
 use serde_json::json;
 use timestamp::UnixMillis;
-use tonic::codegen::http::{StatusCode, Uri};
+use tonic::codegen::http::{HeaderMap, StatusCode, Uri};
 
 use crate::State;
 use crate::connection::Connection;
@@ -19,7 +19,7 @@ use crate::error::{Problem, redirect};
 use crate::form::Fields;
 use crate::layout::page;
 use crate::shown::line;
-use crate::sign_in::with_cookie;
+use crate::sign_in::{end_earlier, with_cookie};
 
 pub(crate) fn routes() -> Router<State> {
     Router::new().route("/notice", get(ask).post(follow))
@@ -43,6 +43,7 @@ async fn ask(Extracted(state): Extracted<State>, uri: Uri) -> Result<Response, P
 async fn follow(
     Extracted(state): Extracted<State>,
     Extension(connection): Extension<Connection>,
+    headers: HeaderMap,
     fields: Fields,
 ) -> Result<Response, Problem> {
     let now = UnixMillis::now();
@@ -59,6 +60,7 @@ async fn follow(
     state.0.access.record(&link.principal, details).await?;
     connection.slot.prove();
     let to = format!("/approvals/{approval}");
+    end_earlier(&state, &headers).await;
     let (cookie, _) = state.0.doors.sessions.open_for(identity, link.principal, Some(approval), now);
     Ok(with_cookie(redirect(&to), &state, &cookie, ""))
 }

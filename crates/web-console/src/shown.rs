@@ -9,6 +9,8 @@ use text::clean::clean;
 
 /// Most hidden characters of one text that are set apart. Each is a hundred bytes of the page.
 const MARKED: usize = 256;
+/// Most hidden characters of a text that is shown line by line with all of them set apart.
+const SOME: usize = 4_096;
 
 /// Shows a text on one line. Its direction does not reach its surroundings.
 pub(crate) fn line(text: &str) -> Markup {
@@ -37,6 +39,11 @@ pub(crate) fn visible(text: &str, shape: Shape) -> Markup {
         }
         (clean(rest, shape))
     }
+}
+
+/// Returns true if a text has so many hidden characters that a page must not set each of them apart: no browser would show it.
+pub(crate) fn hides_much(text: &str) -> bool {
+    text.chars().filter(|c| text::is_hidden(*c) && !matches!(c, '\n' | '\t')).nth(SOME).is_some()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use maud::html;
 use serde_json::json;
 use timestamp::UnixMillis;
 use tonic::codegen::http::header::{HeaderValue, SET_COOKIE};
-use tonic::codegen::http::{StatusCode, Uri};
+use tonic::codegen::http::{HeaderMap, StatusCode, Uri};
 use wire::v1::GetViewerRequest;
 
 use crate::access::{Identity, Token};
@@ -19,7 +19,7 @@ use crate::error::{Problem, redirect};
 use crate::form::{Checked, Fields};
 use crate::layout::{own_path, page, sign_in_for};
 use crate::shown::line;
-use crate::viewer::services;
+use crate::viewer::{cookie, services};
 use crate::ways;
 use crate::{Parts, State};
 
@@ -45,6 +45,7 @@ async fn form(
 async fn by_token(
     Extracted(state): Extracted<State>,
     Extension(connection): Extension<Connection>,
+    headers: HeaderMap,
     fields: Fields,
 ) -> Result<Response, Problem> {
     let to = own_path(fields.get("to"));
@@ -52,12 +53,13 @@ async fn by_token(
         let problem = "This is no token: copy it as it was printed.";
         return Ok((StatusCode::FORBIDDEN, ways::refused(&state, to, &connection, problem)).into_response());
     };
-    enter(&state, &connection, (Identity::Token(token), "token"), to, redirect).await
+    enter(&state, (&connection, &headers), (Identity::Token(token), "token"), to, redirect).await
 }
 
 async fn by_certificate(
     Extracted(state): Extracted<State>,
     Extension(connection): Extension<Connection>,
+    headers: HeaderMap,
     fields: Fields,
 ) -> Result<Response, Problem> {
     let Some(certificate) = connection.certificate.clone() else {
@@ -65,7 +67,7 @@ async fn by_certificate(
     };
     enter(
         &state,
-        &connection,
+        (&connection, &headers),
         (Identity::Certificate(certificate), "certificate"),
         own_path(fields.get("to")),
         redirect,
@@ -92,10 +94,11 @@ async fn link(Extracted(state): Extracted<State>, uri: Uri) -> Result<Response, 
 async fn by_link(
     Extracted(state): Extracted<State>,
     Extension(connection): Extension<Connection>,
+    headers: HeaderMap,
     fields: Fields,
 ) -> Result<Response, Problem> {
     let identity = state.0.doors.take_link(fields.get("code"), UnixMillis::now()).ok_or_else(used_up)?;
-    enter(&state, &connection, (identity, "link"), "/", redirect).await
+    enter(&state, (&connection, &headers), (identity, "link"), "/", redirect).await
 }
 
 fn used_up() -> Problem {
@@ -106,7 +109,7 @@ fn used_up() -> Problem {
 /// Opens a session if the API knows the identity. It is on record before it is valid. `lead` has the browser load the path `to`.
 pub(crate) async fn enter(
     state: &State,
-    connection: &Connection,
+    (connection, headers): (&Connection, &HeaderMap),
     (identity, by): (Identity, &str),
     to: &str,
     lead: fn(&str) -> Response,
@@ -123,9 +126,20 @@ pub(crate) async fn enter(
     connection.slot.prove();
     let details = json!({ "state": "opened", "by": by, "address": connection.address });
     state.0.access.record(&name, details).await?;
-    let doors = &state.0.doors;
-    let (cookie, _) = doors.sessions.open(identity, name, UnixMillis::now());
+    end_earlier(state, headers).await;
+    let (cookie, _) = state.0.doors.sessions.open(identity, name, UnixMillis::now());
     Ok(with_cookie(lead(to), state, &cookie, ""))
+}
+
+/// Ends the session that a browser has had. Its cookie is about to be replaced, so no page could sign it out.
+pub(crate) async fn end_earlier(state: &State, headers: &HeaderMap) {
+    let Parts { doors, access, .. } = &*state.0;
+    let earlier = cookie(headers, &doors.origin.cookie());
+    let earlier = earlier.and_then(|cookie| doors.sessions.find(&cookie, UnixMillis::now(), false));
+    let Some(earlier) = earlier else { return };
+    doors.sessions.close(&earlier);
+    // A log that cannot be written must not keep it open.
+    let _ = access.record(&earlier.name, json!({ "state": "ended", "by": "sign_in" })).await;
 }
 
 async fn sign_out(Extracted(state): Extracted<State>, checked: Checked) -> Response {

@@ -26,6 +26,10 @@ pub(super) fn requested(approval: &Approval) -> Event {
         "approvals_needed": approval.needed,
         "level": approval.level.as_str(),
     });
+    // `coffer audit consents` then misses a signature that was taken away.
+    if approval.passkey {
+        details["passkey"] = true.into();
+    }
     if approval.is_of_push() {
         // The ids name the content, which is too long for a record.
         details["push"] = serde_json::from_str::<Value>(&approval.operation_json)

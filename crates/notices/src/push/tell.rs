@@ -89,6 +89,8 @@ impl Push {
         let (now, mut due) = (UnixMillis::now(), Vec::new());
         let known: Vec<Subscription> = self.known.lock().values().cloned().collect();
         told.retain(|id, _| known.iter().any(|it| it.id == *id));
+        // Thousands may wait, and have been told of, for each of hundreds of browsers.
+        let ids: BTreeSet<&str> = waiting.iter().map(|notice| notice.approval_id.as_str()).collect();
         for subscription in known {
             let (principal, since) = (subscription.principal.as_str(), subscription.renewed_at());
             if subscription.expires_at <= now || !may_review(principal, since) {
@@ -98,7 +100,7 @@ impl Push {
                 continue;
             }
             let state = told.entry(subscription.id.clone()).or_default();
-            state.approvals.retain(|id| waiting.iter().any(|notice| notice.approval_id == *id));
+            state.approvals.retain(|id| ids.contains(id.as_str()));
             let next = waiting.iter().find(|notice| {
                 notice.requested_by != subscription.principal
                     && notice.expires_at > now

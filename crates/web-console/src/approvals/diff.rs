@@ -6,8 +6,10 @@ use maud::{Markup, html};
 use similar::{ChangeTag, TextDiff};
 use text::Shape;
 
-use crate::shown::visible;
+use crate::shown::{hides_much, visible};
 
+/// Most lines that have an element each. With more, an agent could make a page that no browser shows.
+const LINES: usize = 20_000;
 /// Longest line whose words are compared, bytes.
 const LONGEST: usize = 400;
 /// Most pairs of lines whose words are compared.
@@ -23,47 +25,96 @@ enum Kind {
     Other,
 }
 
-fn kind_of(line: &str) -> Kind {
-    // The names of the files.
-    if line.starts_with("--- ") || line.starts_with("+++ ") {
-        return Kind::Other;
+/// A line and its kind.
+type Line<'a> = (&'a str, Kind);
+
+/// Number of lines that a hunk still has, of the old text and of the new one.
+#[derive(Default)]
+struct Hunk {
+    old: usize,
+    new: usize,
+}
+
+impl Hunk {
+    /// Reads a line such as `@@ -1,2 +1,3 @@`.
+    fn begun_by(line: &str) -> Self {
+        let count = |range: Option<&str>, sign: char| -> Option<usize> {
+            let range = range?.strip_prefix(sign)?;
+            range.split_once(',').map_or(Some(1), |(_, count)| count.parse().ok())
+        };
+        let mut ranges = line.split(' ').skip(1);
+        let (old, new) = (count(ranges.next(), '-'), count(ranges.next(), '+'));
+        Self { old: old.unwrap_or(0), new: new.unwrap_or(0) }
     }
-    match line.as_bytes() {
-        [b'-', ..] => Kind::Gone,
-        [b'+', ..] => Kind::Come,
-        [b'@', b'@', ..] => Kind::Place,
-        _ => Kind::Other,
+
+    /// Returns the kind of the next line. In a hunk its sign alone says it, so that no content looks like the name of a file.
+    fn kind_of(&mut self, line: &str) -> Kind {
+        let is_within = self.old > 0 || self.new > 0;
+        if !is_within && (line.starts_with("--- ") || line.starts_with("+++ ")) {
+            return Kind::Other;
+        }
+        match line.as_bytes() {
+            [b'@', b'@', ..] => {
+                *self = Self::begun_by(line);
+                Kind::Place
+            }
+            [b'-', ..] => {
+                self.old = self.old.saturating_sub(1);
+                Kind::Gone
+            }
+            [b'+', ..] => {
+                self.new = self.new.saturating_sub(1);
+                Kind::Come
+            }
+            [b' ' | b'\n', ..] => {
+                (self.old, self.new) = (self.old.saturating_sub(1), self.new.saturating_sub(1));
+                Kind::Other
+            }
+            _ => Kind::Other,
+        }
     }
+}
+
+fn lines(preview: &str) -> Vec<Line<'_>> {
+    let mut hunk = Hunk::default();
+    preview.split_inclusive('\n').map(|line| (line, hunk.kind_of(line))).collect()
 }
 
 /// Shows a preview whole.
 pub(super) fn diff(preview: &str) -> Markup {
-    let lines: Vec<&str> = preview.split_inclusive('\n').collect();
+    let lines = lines(preview);
+    if lines.len() > LINES || hides_much(preview) {
+        return framed(&visible(preview, Shape::Block));
+    }
     let mut pairs = PAIRS;
     let mut shown = Vec::new();
     let mut rest = lines.as_slice();
-    while let [first, ..] = rest {
+    while let [(_, first), ..] = rest {
         let gone = count(rest, Kind::Gone);
         let come = count(&rest[gone..], Kind::Come);
         if gone > 0 && gone == come && gone <= pairs {
             pairs -= gone;
             let (old, new) = rest[..gone + come].split_at(gone);
-            let compared: Vec<_> = old.iter().zip(new).map(|(old, new)| words(old, new)).collect();
-            shown.extend(old.iter().zip(&compared).map(|(line, (old, _))| shown_line(line, old.as_deref())));
-            shown.extend(new.iter().zip(&compared).map(|(line, (_, new))| shown_line(line, new.as_deref())));
+            let compared: Vec<_> = old.iter().zip(new).map(|((old, _), (new, _))| words(old, new)).collect();
+            shown.extend(old.iter().zip(&compared).map(|(line, (old, _))| shown_line(*line, old.as_deref())));
+            shown.extend(new.iter().zip(&compared).map(|(line, (_, new))| shown_line(*line, new.as_deref())));
             rest = &rest[gone + come..];
         } else {
-            let same = count(rest, kind_of(first)).max(1);
-            shown.extend(rest[..same].iter().map(|line| shown_line(line, None)));
+            let same = count(rest, *first).max(1);
+            shown.extend(rest[..same].iter().map(|line| shown_line(*line, None)));
             rest = &rest[same..];
         }
     }
-    html! { pre.text.diff tabindex="0" role="region" aria-label="Preview" { @for line in &shown { (line) } } }
+    framed(&html! { @for line in &shown { (line) } })
+}
+
+fn framed(content: &Markup) -> Markup {
+    html! { pre.text.diff tabindex="0" role="region" aria-label="Preview" { (content) } }
 }
 
 /// Returns how many lines of this kind the rest begins with.
-fn count(lines: &[&str], kind: Kind) -> usize {
-    lines.iter().take_while(|line| kind_of(line) == kind).count()
+fn count(lines: &[Line<'_>], kind: Kind) -> usize {
+    lines.iter().take_while(|(_, of)| *of == kind).count()
 }
 
 /// A piece of a line, and if it differs from the other line.
@@ -95,8 +146,7 @@ fn words<'a>(old: &'a str, new: &'a str) -> (Option<Vec<Piece<'a>>>, Option<Vec<
     (Some(gone), Some(come))
 }
 
-fn shown_line(line: &str, pieces: Option<&[Piece<'_>]>) -> Markup {
-    let kind = kind_of(line);
+fn shown_line((line, kind): Line<'_>, pieces: Option<&[Piece<'_>]>) -> Markup {
     let content = html! {
         @match pieces {
             None => { (visible(line, Shape::Block)) }
@@ -149,6 +199,27 @@ mod tests {
             diff("-rm -rf /\r+harmless\u{202e}\n+\x1b[2K</pre><script>alert(1)</script>\n").into_string();
         assert!(!shown.contains("<script") && !shown.contains(['\r', '\u{202e}', '\u{1b}']), "{shown}");
         assert_eq!(shown.matches("</pre>").count(), 1, "{shown}");
+    }
+
+    #[test]
+    fn no_content_looks_like_the_name_of_a_file() {
+        let preview = "--- a\n+++ b\n@@ -1,2 +1,2 @@\n--- gone\n same\n+++ come; evil()\n--- c\n+++ d\n@@ -3 +3 @@\n--- x\n+++ y\n--- e\n";
+        let kinds: Vec<_> = lines(preview).into_iter().map(|(_, kind)| kind).collect();
+        let (other, place) = (Kind::Other, Kind::Place);
+        let first = [other, other, place, Kind::Gone, other, Kind::Come];
+        assert!(kinds[..6] == first && kinds[6..] == [other, other, place, Kind::Gone, Kind::Come, other]);
+        let shown = diff(preview).into_string();
+        assert!(shown.contains("<span class=\"come\">+++ come; evil()\n</span>"), "{shown}");
+        assert!(Hunk::begun_by("@@ -1,2 +").old == 2 && Hunk::begun_by("@@").new == 0);
+    }
+
+    #[test]
+    fn a_flood_of_lines_or_of_hidden_characters_is_one_text() {
+        let shown = diff(&"+\n".repeat(LINES + 1)).into_string();
+        assert!(!shown.contains("<span") && shown.matches("+\n").count() == LINES + 1);
+        let shown = diff(&"+\u{ad}\n".repeat(LINES)).into_string();
+        assert!(shown.matches("<b class").count() < 1_000 && !shown.contains("<span"));
+        assert!(!shown.contains('\u{ad}') && shown.matches("U+00AD").count() == LINES);
     }
 
     /// Returns the text that a reader sees.

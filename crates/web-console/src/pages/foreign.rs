@@ -14,6 +14,8 @@ const LINE: usize = 160;
 const HEADING: usize = 80;
 /// Most characters of one text on a page. The rest is counted.
 const MOST: usize = 128 * 1024;
+/// Most parts into which hidden characters divide a text. The rest is one part, so that no agent makes a page that no browser shows.
+const PARTS: usize = 4_096;
 
 /// Returns `text` on one line. More than 160 characters unfold on request.
 pub(crate) fn line(text: &str) -> Markup {
@@ -69,6 +71,10 @@ pub(crate) fn visible(text: &str, shape: Shape) -> Markup {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
+        if pieces.len() >= PARTS {
+            pieces.push((rest, 1));
+            break;
+        }
         let (end, count) = if hides(first) {
             let after = rest.trim_start_matches(first);
             (first.len_utf8(), (rest.len() - after.len()) / first.len_utf8())
@@ -119,6 +125,13 @@ pub(crate) mod tests {
         assert!(visible("a\n\tb\r", Shape::Block).0.starts_with("a\n\tb<b"));
         let nuls = visible("\0\0\0x\0", Shape::Block).0;
         assert_eq!((nuls.matches('\u{2400}').count(), nuls.matches("×3").count()), (2, 1), "{nuls}");
+    }
+
+    #[test]
+    fn a_flood_of_different_hidden_characters_makes_no_flood_of_markup() {
+        let shown = visible(&"\u{ad}\u{200b}".repeat(PARTS), Shape::Block).0;
+        assert!(shown.matches("<b class").count() < 2 * PARTS && !shown.contains(['\u{ad}', '\u{200b}']));
+        assert_eq!(shown.matches("U+00AD").count(), PARTS);
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use maud::{Markup, html};
 use text::Shape;
+use text::clean::clean;
 use wire::v1::{DiffRunResponse, FileChange};
 
 use super::super::elements::{Part, id_path, part, state, table};
 use super::super::{figures, foreign};
+use crate::shown::hides_much;
 
 /// Changed paths that are shown.
 const MOST: usize = 500;
@@ -50,10 +52,15 @@ fn row(change: &FileChange) -> Vec<Markup> {
 /// Returns a diff with a class for each line. The sign at its beginning says the same as its colour.
 pub(crate) fn diff(diff: &str) -> Markup {
     let lines: Vec<&str> = diff.split_inclusive('\n').take(LINES + 1).collect();
+    let hides_much = hides_much(diff);
     html! {
         pre.lines tabindex="0" {
             @for line in lines.iter().take(LINES) {
-                span.(class(line)) { bdi { (foreign::visible(line, Shape::Block)) } }
+                span.(class(line)) {
+                    bdi {
+                        @if hides_much { (clean(line, Shape::Block)) } @else { (foreign::visible(line, Shape::Block)) }
+                    }
+                }
             }
         }
         @if lines.len() > LINES { p.note { "More lines are not shown." } }
