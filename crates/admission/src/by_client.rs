@@ -9,7 +9,7 @@ use crate::Occurrences;
 
 /// Time after which a client without an event is forgotten.
 const FORGET: Duration = Duration::from_secs(60);
-/// Most clients and kinds that are counted apart, and most further clients that are told apart in the number of them.
+/// Most clients and kinds that are counted apart, and most further clients of which the number is known.
 const APART: usize = 1_024;
 
 /// A kind and a client. `None` is for all clients that are not counted apart.
@@ -31,6 +31,7 @@ struct Counted {
 /// Events for one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
+    /// Number of events.
     pub count: u64,
     /// Number of their clients, 1,024 also for more. A record of several must name none of them.
     pub clients: usize,

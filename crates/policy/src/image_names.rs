@@ -66,7 +66,7 @@ fn can_be_of(name: &str, content: &str) -> bool {
     }
 }
 
-/// Measure of how closely a name describes an image: the bytes of the image's whole name that it has, then the length of its own form.
+/// Measure of how closely a name describes an image: the bytes of the image's whole name that it has, then the length of its form.
 ///
 /// The second one tells apart `db*`, `docker.io/db*` and `library/db*`, which say ever more of the same image.
 type Closeness = (usize, usize);
