@@ -56,13 +56,13 @@ pub(crate) fn closest<'n>(names: impl Iterator<Item = &'n str> + Clone, image: &
     (is_for_content || !others.any(|other| can_be_of(other, &image))).then_some(closest)
 }
 
-/// Returns true if a name that does not match an id or a digest can be for the same image. Names with a tag are for no content.
-fn can_be_of(name: &str, content: &str) -> bool {
-    match content.split_once('@') {
+/// Returns true if a name that does not match this id or digest can be for the same image. Returns false for an image named by a tag.
+fn can_be_of(name: &str, image: &str) -> bool {
+    match image.split_once('@') {
         Some((repository, _)) => {
             form(name).0.strip_prefix(repository).is_some_and(|rest| rest.starts_with(':'))
         }
-        None => is_id(content) && !is_of_ids(name),
+        None => is_id(image) && !is_of_ids(name),
     }
 }
 
