@@ -71,6 +71,15 @@ struct Counted {
     left_out: u64,
 }
 
+/// An attempt that is recorded.
+#[derive(Debug, PartialEq, Eq)]
+struct Admitted {
+    /// Number of attempts that its counter has left out since its last record.
+    left_out: u64,
+    /// True if the counter is of this principal, address and run, and not of all that are beyond [`APART`].
+    is_apart: bool,
+}
+
 /// Keeps the record of attempts.
 pub struct Escalations {
     audit: Arc<AuditLog>,
@@ -87,7 +96,7 @@ impl Escalations {
     /// Records an attempt, without waiting for the log. `target` is the object of the attempt, such as a method.
     pub fn report(&self, principal: &Principal, run: Option<RunId>, attempt: Attempt, target: &str) {
         let who = (principal.name.clone(), principal.address, run.or(principal.run));
-        let Some(left_out) = self.admit(who, Instant::now()) else { return };
+        let Some(admitted) = self.admit(who, Instant::now()) else { return };
         let target: String = target.chars().take(128).collect();
         let mut details = json!({ "attempt": attempt.as_str(), "target": target });
         if principal.run.is_some() {
@@ -96,8 +105,11 @@ impl Escalations {
         if let Some(address) = principal.address {
             details["address"] = address.to_string().into();
         }
-        if left_out > 0 {
-            details["left_out"] = left_out.into();
+        match admitted {
+            Admitted { left_out: 0, .. } => {}
+            Admitted { left_out, is_apart: true } => details["left_out"] = left_out.into(),
+            // The counter is not of this principal alone.
+            Admitted { left_out, is_apart: false } => details["left_out_of_several"] = left_out.into(),
         }
         let mut event = Event::new(Kind::EscalationAttempt).principal(&principal.name).details(details);
         event.run_id = run.or(principal.run).map(|run| run.to_string());
@@ -109,14 +121,22 @@ impl Escalations {
         });
     }
 
-    /// Returns how many attempts were left out since the last record. `None`: this one is left out as well.
-    fn admit(&self, who: Who, now: Instant) -> Option<u64> {
+    /// Counts an attempt. `None`: it is left out.
+    fn admit(&self, who: Who, now: Instant) -> Option<Admitted> {
         let mut counted = self.counted.lock();
         if counted.len() >= APART && !counted.contains_key(&who) {
-            counted.retain(|_, one| one.since.is_some_and(|since| now.duration_since(since) < WINDOW));
+            let mut forgotten = 0;
+            counted.retain(|_, one| {
+                let is_recent = one.since.is_some_and(|since| now.duration_since(since) < WINDOW);
+                forgotten += if is_recent { 0 } else { one.left_out };
+                is_recent
+            });
+            if forgotten > 0 {
+                counted.entry(Who::default()).or_default().left_out += forgotten;
+            }
         }
         let is_apart = counted.len() < APART || counted.contains_key(&who);
-        let who = if is_apart { who } else { (String::new(), None, None) };
+        let who = if is_apart { who } else { Who::default() };
         let one = counted.entry(who).or_default();
         if one.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
             *one = Counted { since: Some(now), records: 0, left_out: one.left_out };
@@ -126,7 +146,7 @@ impl Escalations {
             return None;
         }
         one.records += 1;
-        Some(std::mem::take(&mut one.left_out))
+        Some(Admitted { left_out: std::mem::take(&mut one.left_out), is_apart })
     }
 }
 
@@ -135,7 +155,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
-    use super::{APART, Escalations, MOST, WINDOW};
+    use super::{APART, Admitted, Escalations, MOST, WINDOW};
 
     #[test]
     fn a_flood_is_counted_and_not_written() {
@@ -144,17 +164,40 @@ mod tests {
         let escalations = Escalations::new(Arc::new(log));
         let now = Instant::now();
         let admit = |who: &str, at| escalations.admit((who.to_owned(), None, None), at);
+        let apart = |left_out| Some(Admitted { left_out, is_apart: true });
         for _ in 0..MOST {
-            assert_eq!(admit("a", now), Some(0));
+            assert_eq!(admit("a", now), apart(0));
         }
         for _ in 0..5 {
             assert_eq!(admit("a", now), None);
         }
-        assert_eq!(admit("b", now), Some(0), "another one has a separate slot");
-        assert_eq!(admit("a", now + WINDOW), Some(5));
+        assert_eq!(admit("b", now), apart(0), "another one has a separate slot");
+        assert_eq!(admit("a", now + WINDOW), apart(5));
         for number in 0..2 * APART {
             let _ = admit(&format!("c{number}"), now + WINDOW);
         }
         assert!(escalations.counted.lock().len() <= APART + 1);
+    }
+
+    #[test]
+    fn attempts_of_several_are_not_put_down_to_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (log, _, _) = crate::AuditLog::open(directory.path(), crate::Settings::default()).unwrap();
+        let escalations = Escalations::new(Arc::new(log));
+        let now = Instant::now();
+        let admit = |who: &str, at| escalations.admit((who.to_owned(), None, None), at);
+        let shared = |left_out| Some(Admitted { left_out, is_apart: false });
+        let keep_all_apart = |at| {
+            for number in 0..APART {
+                let _ = admit(&format!("c{number}"), at);
+            }
+        };
+        keep_all_apart(now);
+        for number in 0..MOST {
+            assert_eq!(admit(&format!("d{number}"), now), shared(0));
+        }
+        assert_eq!((admit("e", now), admit("f", now)), (None, None));
+        keep_all_apart(now + WINDOW);
+        assert_eq!(admit("g", now + WINDOW), shared(2));
     }
 }

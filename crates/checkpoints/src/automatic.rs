@@ -11,7 +11,7 @@ use runs::record::{Automatic, Record};
 use serde_json::json;
 
 use crate::record::{self, Checkpoint};
-use crate::{Cause, Checkpoints, limits};
+use crate::{Busy, Cause, Checkpoints, limits};
 
 impl Checkpoints {
     /// Makes a checkpoint that counts among the automatic ones of the run. The caller has judged the request, and lets it run to
@@ -93,8 +93,15 @@ impl Checkpoints {
 
     /// Returns the length of all files that one more checkpoint of the run may have, or refuses it with less than `least`.
     ///
-    /// For a checkpoint that the owner asked for, automatic ones of the same owner are deleted, oldest first.
-    pub(crate) async fn room(&self, run: &Record, automatic: bool, least: u64) -> Result<u64, Refusal> {
+    /// For a checkpoint that the owner asked for, automatic ones of the same owner are deleted, oldest first. `gone` gets them, and the
+    /// caller deletes their trees.
+    pub(crate) async fn room<'c>(
+        &'c self,
+        run: &Record,
+        automatic: bool,
+        least: u64,
+        gone: &mut Vec<Busy<'c>>,
+    ) -> Result<u64, Refusal> {
         let mut needed = BTreeSet::new();
         loop {
             let (left, oldest) = {
@@ -111,8 +118,8 @@ impl Checkpoints {
                 Err(refused) => refused,
             };
             let Some(oldest) = oldest else { return Err(refused) };
-            match self.remove(oldest, Cause::Newer).await {
-                Ok(()) => {}
+            match self.take_out(oldest, Cause::Newer).await {
+                Ok(taken) => gone.push(taken),
                 // A run or another checkpoint needs it, or another request has deleted it.
                 Err(why) if matches!(why.reason, Reason::PreconditionFailed | Reason::NotFound) => {
                     needed.insert(oldest);

@@ -93,6 +93,16 @@ pub(crate) enum Cause<'a> {
 /// Keeps the sweep from the tree of a checkpoint that is being made or deleted.
 struct Busy<'a>(&'a Checkpoints, CheckpointId);
 
+impl Busy<'_> {
+    /// Deletes the trees of checkpoints that were taken out of the table. The sweep deletes those that a dropped future leaves.
+    async fn delete_trees(taken: Vec<Self>) {
+        for busy in taken {
+            let Self(checkpoints, id) = &busy;
+            remove_tree(checkpoints.runs.launcher.directories.checkpoint(*id)).await;
+        }
+    }
+}
+
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.busy.lock().remove(&self.1);
@@ -226,9 +236,25 @@ impl Checkpoints {
             inherited: Some(Inherited::of(&self.runs.get(run.id)?)),
             requested,
         };
+        let mut displaced = Vec::new();
+        let settled = self.settle(run, checkpoint, principal, &mut displaced).await;
+        Busy::delete_trees(displaced).await;
+        settled
+    }
+
+    /// Puts a checkpoint on record and into the table, one after the other, so that all of them are within the limits.
+    ///
+    /// `displaced` gets those that are deleted for it. Their trees can be large, so the caller deletes them when others can go on.
+    async fn settle<'c>(
+        &'c self,
+        run: &Record,
+        checkpoint: Checkpoint,
+        principal: &Principal,
+        displaced: &mut Vec<Busy<'c>>,
+    ) -> Result<Checkpoint, Refusal> {
         let _settling = self.settling.lock().await;
         // Others may have been made meanwhile.
-        self.room(run, automatic, checkpoint.bytes()).await?;
+        self.room(run, checkpoint.automatic, checkpoint.bytes(), displaced).await?;
         self.tell(run.id, principal, done(&checkpoint)).await?;
         self.table.insert(checkpoint.clone()).await?;
         Ok(checkpoint)
@@ -289,7 +315,10 @@ impl Checkpoints {
     /// Returns the bounds of one more checkpoint of the run.
     async fn most(&self, run: &Record, automatic: bool) -> Result<TreeBounds, Refusal> {
         let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
-        let bytes = self.room(run, automatic, 1).await?;
+        let mut displaced = Vec::new();
+        let bytes = self.room(run, automatic, 1, &mut displaced).await;
+        Busy::delete_trees(displaced).await;
+        let bytes = bytes?;
         let most = limits::most(bytes, free, self.warn_free);
         if most.files == 0 {
             return Err(limits::no_space());
@@ -328,6 +357,13 @@ impl Checkpoints {
     }
 
     async fn remove(&self, id: CheckpointId, cause: Cause<'_>) -> Result<(), Refusal> {
+        let taken = self.take_out(id, cause).await?;
+        Busy::delete_trees(vec![taken]).await;
+        Ok(())
+    }
+
+    /// Takes a checkpoint out of the table, on record. Its tree is still there.
+    async fn take_out(&self, id: CheckpointId, cause: Cause<'_>) -> Result<Busy<'_>, Refusal> {
         // From here on no run begins on it.
         let taken = self.runs.if_unused(id, || {
             let mut table = self.table.lock();
@@ -340,7 +376,7 @@ impl Checkpoints {
             }))
         });
         let checkpoint = taken.map_err(needed)??.ok_or_else(|| no_such_checkpoint(id))?;
-        let _busy = Busy(self, id);
+        let busy = Busy(self, id);
         // Its row goes only after its record.
         let forgotten = match self.audit.record_removal(deleted(&checkpoint, cause)).await {
             Ok(()) => self.table.forget(id).await,
@@ -350,8 +386,7 @@ impl Checkpoints {
             self.table.lock().insert(id, checkpoint);
             return Err(refusal);
         }
-        remove_tree(self.runs.launcher.directories.checkpoint(id)).await;
-        Ok(())
+        Ok(busy)
     }
 
     /// Waits for a turn of the run's owner, in whose name all who may use the run work.

@@ -6,7 +6,7 @@ use egress_rules::{HostName, Narrowed, Rules};
 use operations::Environment;
 use serde::Serialize;
 
-use crate::image_names::{closeness, permits};
+use crate::image_names::{closest, permits};
 
 /// Most bytes of a name: a label of a host name.
 const NAME: usize = 63;
@@ -184,9 +184,10 @@ impl CompanionRules {
     pub const MOST: usize = 16;
 
     /// Returns the rules for connections of companions with an image: those of the closest name. `None` if there are none.
+    ///
+    /// An id or a digest has the rules of a beginning of names only if no other rules can be meant for its image.
     pub fn rules_of(&self, image: &str) -> Option<&Rules> {
-        let matching = self.egress.iter().filter_map(|(name, rules)| Some((closeness(name, image)?, rules)));
-        matching.max_by_key(|(closeness, _)| *closeness).map(|(_, rules)| rules)
+        self.egress.get(closest(self.egress.keys().map(String::as_str), image)?)
     }
 
     /// Returns the rules for connections of companions with an image; rules that allow nothing if there are none.

@@ -6,7 +6,7 @@ use document::{At, Fields};
 use egress_rules::Rules;
 
 use crate::companions::{Check, Companion, CompanionRules, Readiness};
-use crate::image_names::{permits, reference};
+use crate::image_names::{form, is_well_formed, permits, reference};
 use crate::read_egress;
 
 /// Memory of all companions of a run if the profile has no number, MiB.
@@ -40,15 +40,13 @@ pub(super) fn companions(at: Option<&At<'_>>, egress: &Rules) -> CompanionRules 
 
 /// Reads the rules for connections of companions, by their images.
 fn egress_of_images(at: &At<'_>, images: &[String]) -> BTreeMap<String, Rules> {
-    let entries = at.entries();
-    let names: Vec<String> = entries.iter().map(|(image, _)| (*image).to_owned()).collect();
-    let read = entries.into_iter().map(|(image, at)| {
-        if !permits(images, image) {
+    let mut forms = BTreeMap::new();
+    let read = at.entries().into_iter().map(|(image, at)| {
+        if is_well_formed(&at, image, true) && !permits(images, image) {
             at.problem("`images` does not have these images");
         }
-        let is_same = |other: &&String| *other != image && !other.ends_with('*');
-        if names.iter().filter(is_same).any(|other| permits(std::slice::from_ref(other), image)) {
-            at.problem("another key is a name of the same image: keep one");
+        if let Some(other) = forms.insert(form(image), image) {
+            at.problem(format!("is for the same images as the key `{other}`: keep one"));
         }
         let rules = read_egress::egress(Some(&at));
         if !rules.settings().budget.is_unbounded() {
@@ -168,6 +166,18 @@ mod tests {
         let rules = &policy.profile("p").unwrap().companions;
         let opens = |image: &str| rules.rules_of(image).unwrap().settings().rules.len();
         assert_eq!((opens("db:15"), opens("library/db:15"), opens("db:16")), (0, 0, 1));
+        let id = "c".repeat(64);
+        for content in [id.clone(), format!("sha256:{id}"), format!("db@sha256:{id}")] {
+            assert_eq!(rules.rules_of(&content), None, "it may be db:15: {content}");
+        }
+        assert_eq!(opens(&format!("cache@sha256:{id}")), 1, "it is no image of db");
+    }
+
+    #[test]
+    fn rules_for_all_images_are_for_ids_too() {
+        let policy = loaded("{images: [\"*\"], egress: {\"*\": {rules: []}}}").unwrap();
+        let rules = &policy.profile("p").unwrap().companions;
+        assert!(rules.rules_of(&format!("sha256:{}", "c".repeat(64))).is_some());
     }
 
     #[test]
@@ -216,8 +226,17 @@ mod tests {
             ),
             (
                 "{images: [a], egress: {a: {rules: []}, \"a:latest\": {rules: []}}}",
-                "egress.a: another key is a name of the same image",
+                "egress.a:latest: is for the same images as the key `a`: keep one",
             ),
+            (
+                "{images: [\"*\"], egress: {\"db:*\": {rules: []}, \"library/db:*\": {rules: []}}}",
+                "egress.library/db:*: is for the same images as the key `db:*`: keep one",
+            ),
+            (
+                "{images: [\"*\"], egress: {\"d*b\": {rules: []}}}",
+                "egress.d*b: must be at most 255 characters",
+            ),
+            ("{images: [\"*\"], egress: {\"\": {rules: []}}}", "egress.: must be at most 255 characters"),
             ("{images: [a], default: []}", "default: unknown key"),
         ] {
             let found = loaded(written).unwrap_err();

@@ -41,11 +41,17 @@ impl DefaultImageSource {
 
     /// Returns the image, and makes it first if the engine does not have it.
     pub async fn get(&self) -> Result<DefaultImage, NoDefaultImage> {
+        // Each run asks the engine, and none waits for the answer of another one.
+        let known = self.made.lock().await.clone();
+        if let Some(image) = known
+            && self.is_there(&image).await?
+        {
+            return Ok(image);
+        }
         let mut made = self.made.lock().await;
         if let Some(image) = &*made {
-            let facts = self.engine.image(&image.reference).await;
-            let facts = facts.map_err(|error| NoDefaultImage::Image(error.into()))?;
-            if facts.is_some_and(|facts| facts.id == *image.image.id()) {
+            // Another run may have made it meanwhile.
+            if self.is_there(image).await? {
                 return Ok(image.clone());
             }
             tracing::warn!(image = %image.reference, "the engine has lost the default image, which is made again");
@@ -56,6 +62,12 @@ impl DefaultImageSource {
         let image = image.map_err(NoDefaultImage::Image)?;
         tracing::info!(image = %image.reference, busybox = image.busybox, "default image");
         Ok(made.insert(image).clone())
+    }
+
+    async fn is_there(&self, image: &DefaultImage) -> Result<bool, NoDefaultImage> {
+        let facts = self.engine.image(&image.reference).await;
+        let facts = facts.map_err(|error| NoDefaultImage::Image(error.into()))?;
+        Ok(facts.is_some_and(|facts| facts.id == *image.image.id()))
     }
 }
 

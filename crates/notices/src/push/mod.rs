@@ -3,6 +3,7 @@
 mod encrypt;
 mod endpoint;
 mod subscription;
+mod table;
 mod tell;
 mod vapid;
 
@@ -25,6 +26,7 @@ pub use subscription::{Subscription, Wanted};
 
 use endpoint::Endpoint;
 use subscription::Keys;
+use table::Table;
 use vapid::Vapid;
 
 /// Most subscriptions of one principal, and of all.
@@ -65,10 +67,9 @@ pub struct Push {
     store: Store,
     settings: PushSettings,
     vapid: Vapid,
-    known: Mutex<BTreeMap<String, Subscription>>,
+    /// Never held over a write: the task that sends notices needs it.
+    table: Mutex<Table>,
     changed: watch::Sender<()>,
-    /// Allows one change at a time.
-    changing: tokio::sync::Mutex<()>,
 }
 
 impl Push {
@@ -97,9 +98,8 @@ impl Push {
             store,
             settings,
             vapid,
-            known: Mutex::new(known),
+            table: Mutex::new(Table::new(known)),
             changed: watch::Sender::new(()),
-            changing: tokio::sync::Mutex::default(),
         }))
     }
 
@@ -110,7 +110,8 @@ impl Push {
 
     /// Subscribes a browser of a principal, or renews its subscription, after `record` has put that on record.
     ///
-    /// No notice goes to a browser that is not on record: the links in notices open approvals as the principal.
+    /// No notice goes to a browser that is not on record: the links in notices open approvals as the principal. The caller runs the
+    /// future to its end.
     pub async fn subscribe<R: Future<Output = Result<(), Refusal>> + Send>(
         &self,
         principal: &str,
@@ -128,71 +129,81 @@ impl Push {
             .map_err(|why| Refusal::invalid("endpoint", why))?;
         let keys =
             Keys::parse(&wanted.p256dh, &wanted.auth).map_err(|(field, why)| Refusal::invalid(field, why))?;
-        let _changing = self.changing.lock().await;
         let now = UnixMillis::now();
-        let mine = self.list(principal);
-        let same = mine.iter().find(|it| it.endpoint == wanted.endpoint);
-        let (all, over) = {
-            let known = self.known.lock();
-            let taken = known.values().any(|it| it.endpoint == wanted.endpoint && it.principal != principal);
-            (known.len(), taken)
-        };
-        if over {
-            return Err(Refusal::new(
-                Reason::AlreadyExists,
-                "this browser gets notices for another principal: end that subscription first",
-            ));
-        }
-        if same.is_none() && (mine.len() >= MAX_OF_PRINCIPAL || all >= MAX) {
-            return Err(Refusal::new(
-                Reason::Overloaded,
-                format!(
-                    "a principal has at most {MAX_OF_PRINCIPAL} subscriptions, the daemon {MAX}: end one first"
-                ),
-            ));
-        }
-        let subscription = Subscription {
+        let host = endpoint.host().to_owned();
+        let reserved = self.table.lock().reserve(principal, &wanted.endpoint, |same| Subscription {
             id: same.map_or_else(|| Uuid::now_v7().to_string(), |same| same.id.clone()),
             principal: principal.to_owned(),
-            name: wanted.name,
-            host: endpoint.host().to_owned(),
-            endpoint: wanted.endpoint,
+            name: wanted.name.clone(),
+            host,
+            endpoint: wanted.endpoint.clone(),
             keys,
             created_at: same.map_or(now, |same| same.created_at),
             expires_at: UnixMillis(now.0.saturating_add(LIFE)),
-        };
+        });
+        let subscription = reserved?;
+        let mut place = Place { push: self, id: &subscription.id, is_written: false };
         record(subscription.clone()).await?;
         let kept = subscription.clone();
         let kept = self
             .store
             .with(move |store| store.put_push_subscription(&kept.id, &serde_json::to_string(&kept)?));
         kept.await.map_err(|error| Refusal::internal("storing the subscription", &chain(&error)))?;
-        self.known.lock().insert(subscription.id.clone(), subscription.clone());
-        self.changed.send_replace(());
+        place.is_written = true;
+        drop(place);
         Ok(subscription)
     }
 
     /// Returns the subscriptions of a principal, oldest first.
     pub fn list(&self, principal: &str) -> Vec<Subscription> {
-        let known = self.known.lock();
-        known.values().filter(|it| it.principal == principal).cloned().collect()
+        let table = self.table.lock();
+        table.known().filter(|it| it.principal == principal).cloned().collect()
     }
 
-    /// Ends a subscription of a principal.
+    /// Ends a subscription of a principal, also if the store fails. A renewal that is under way comes first, so that no later write
+    /// brings the subscription back.
     pub async fn unsubscribe(&self, principal: &str, id: &str) -> Result<(), Refusal> {
-        let is_own = self.known.lock().get(id).is_some_and(|it| it.principal == principal);
+        let is_own = self.table.lock().known().any(|it| it.id == id && it.principal == principal);
         if !is_own {
             return Err(Refusal::new(Reason::NotFound, "there is no such subscription")
                 .with("resource", "subscription"));
         }
-        self.end(id).await.map_err(|error| Refusal::internal("ending the subscription", &chain(&error)))
+        let mut changes = self.changed.subscribe();
+        loop {
+            let is_ended = self.table.lock().end(id);
+            // The sender of the changes is in `self`, so there is always a next one.
+            if is_ended || changes.changed().await.is_err() {
+                break;
+            }
+        }
+        self.delete(id).await.map_err(|error| Refusal::internal("ending the subscription", &chain(&error)))
     }
 
-    /// Ends a subscription at once, also if the store fails.
-    async fn end(&self, id: &str) -> Result<(), StoreError> {
-        let _changing = self.changing.lock().await;
-        self.known.lock().remove(id);
+    /// Ends a subscription that was read from the table, also if the store fails. Does nothing if it has been renewed since, or is being
+    /// renewed: the next round reads it again.
+    async fn end(&self, read: &Subscription) {
+        let is_ended = self.table.lock().end_unchanged(read);
+        if is_ended && let Err(error) = self.delete(&read.id).await {
+            tracing::warn!(error = %chain(&error), "a push subscription that has ended is still stored");
+        }
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), StoreError> {
         let id = id.to_owned();
         self.store.with(move |store| store.delete_push_subscription(&id)).await
+    }
+}
+
+/// The place of a subscription that is being written.
+struct Place<'p> {
+    push: &'p Push,
+    id: &'p str,
+    is_written: bool,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.push.table.lock().settle(self.id, self.is_written);
+        self.push.changed.send_replace(());
     }
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use refusal::chain;
 use timestamp::UnixMillis;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -87,16 +86,14 @@ impl Push {
         may_review: &Reviewers,
     ) -> Vec<(Subscription, Notice)> {
         let (now, mut due) = (UnixMillis::now(), Vec::new());
-        let known: Vec<Subscription> = self.known.lock().values().cloned().collect();
+        let known: Vec<Subscription> = self.table.lock().known().cloned().collect();
         told.retain(|id, _| known.iter().any(|it| it.id == *id));
         // Thousands may wait, and have been told of, for each of hundreds of browsers.
         let ids: BTreeSet<&str> = waiting.iter().map(|notice| notice.approval_id.as_str()).collect();
         for subscription in known {
             let (principal, since) = (subscription.principal.as_str(), subscription.renewed_at());
             if subscription.expires_at <= now || !may_review(principal, since) {
-                if let Err(error) = self.end(&subscription.id).await {
-                    tracing::warn!(error = %chain(&error), "a push subscription that has ended is still stored");
-                }
+                self.end(&subscription).await;
                 continue;
             }
             let state = told.entry(subscription.id.clone()).or_default();
@@ -142,9 +139,7 @@ impl Push {
                 }
                 Sent::Gone => {
                     tracing::info!(principal, name, host, "a browser has ended its push subscription");
-                    if let Err(error) = self.end(id).await {
-                        tracing::warn!(error = %chain(&error), "a push subscription that has ended is still stored");
-                    }
+                    self.end(&subscription).await;
                 }
                 Sent::Failed(why) => {
                     state.failures += 1;

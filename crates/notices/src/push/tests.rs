@@ -1,4 +1,6 @@
 use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,6 +13,9 @@ use ring::rand::SystemRandom;
 use ring::signature::{self, ECDSA_P256_SHA256_FIXED};
 use sha2::Sha256;
 use store::{OutcomeBounds, Store};
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::timeout;
 use webhook::Target;
 
 use super::{Hosts, MAX_OF_PRINCIPAL, Push, PushSettings, Subscription, Wanted};
@@ -122,6 +127,98 @@ async fn subscriptions_and_the_key_outlive_the_daemon_and_belong_to_their_princi
     assert_eq!(push.unsubscribe("token:b", &id).await.unwrap_err().reason, Reason::NotFound);
     push.unsubscribe("token:a", &id).await.unwrap();
     assert!(push.list("token:a").is_empty() && open().list("token:a").is_empty());
+}
+
+type Recorded = oneshot::Sender<Result<(), Refusal>>;
+type Subscribing = JoinHandle<Result<Subscription, Refusal>>;
+
+/// Subscribes a browser of `token:a`. Returns when that is about to be on record, with the sender that lets it go on, and the result.
+async fn slowly(push: &Arc<Push>, name: &'static str) -> (Recorded, Subscribing) {
+    let (begun, begins) = oneshot::channel();
+    let (recorded, is_recorded) = oneshot::channel();
+    let push = push.clone();
+    let subscribing = tokio::spawn(async move {
+        let record = |_: Subscription| async move {
+            begun.send(()).unwrap();
+            is_recorded.await.unwrap()
+        };
+        push.subscribe("token:a", wanted(name), record).await
+    });
+    begins.await.unwrap();
+    (recorded, subscribing)
+}
+
+#[tokio::test]
+async fn a_record_that_takes_long_holds_up_no_other_subscription() {
+    let place = tempfile::tempdir().unwrap();
+    let store = Store::open(&place.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
+    let push = Push::open(store, settings()).unwrap();
+    let before = push.subscribe("token:b", wanted("before"), on_record).await.unwrap();
+    let (recorded, slow) = slowly(&push, "slow").await;
+    let others = async {
+        push.subscribe("token:b", wanted("other"), on_record).await.unwrap();
+        push.unsubscribe("token:b", &before.id).await.unwrap();
+        assert_eq!((push.list("token:a").len(), push.list("token:b").len()), (0, 1));
+        for (principal, reason) in [("token:a", Reason::Overloaded), ("token:b", Reason::AlreadyExists)] {
+            let refused = push.subscribe(principal, wanted("slow"), on_record).await.unwrap_err();
+            assert_eq!(refused.reason, reason, "the browser is taken: {principal}");
+        }
+        for nr in 1..MAX_OF_PRINCIPAL {
+            push.subscribe("token:a", wanted(&nr.to_string()), on_record).await.unwrap();
+        }
+        let over = push.subscribe("token:a", wanted("more"), on_record).await.unwrap_err();
+        assert_eq!(over.reason, Reason::Overloaded, "it counts before it is on record");
+    };
+    timeout(Duration::from_secs(60), others).await.unwrap();
+    recorded.send(Ok(())).unwrap();
+    slow.await.unwrap().unwrap();
+    assert_eq!(push.list("token:a").len(), MAX_OF_PRINCIPAL);
+}
+
+#[tokio::test]
+async fn an_end_comes_after_a_renewal_that_is_under_way_and_outlives_the_daemon() {
+    let place = tempfile::tempdir().unwrap();
+    let open = || {
+        let store = Store::open(&place.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
+        Push::open(store, settings()).unwrap()
+    };
+    let push = open();
+    let made = push.subscribe("token:a", wanted("phone"), on_record).await.unwrap();
+    let (recorded, renewing) = slowly(&push, "phone").await;
+    recorded.send(Err(Refusal::new(Reason::AuditUnavailable, "no record"))).unwrap();
+    assert_eq!(renewing.await.unwrap().unwrap_err().reason, Reason::AuditUnavailable);
+    assert_eq!(push.list("token:a"), [made.clone()], "it is as before");
+    let (recorded, renewing) = slowly(&push, "phone").await;
+    // The sender has read it before its renewal.
+    push.end(&made).await;
+    assert_eq!(push.list("token:a"), [made.clone()]);
+    let (pushing, id) = (push.clone(), made.id.clone());
+    let ending = tokio::spawn(async move { pushing.unsubscribe("token:a", &id).await });
+    for _ in 0..10 {
+        yield_now().await;
+    }
+    assert!(!ending.is_finished(), "the renewal would bring it back");
+    recorded.send(Ok(())).unwrap();
+    let renewed = renewing.await.unwrap().unwrap();
+    assert_eq!(renewed.id, made.id);
+    timeout(Duration::from_secs(60), ending).await.unwrap().unwrap().unwrap();
+    assert!(push.list("token:a").is_empty());
+    drop(push);
+    assert!(open().list("token:a").is_empty());
+}
+
+#[tokio::test]
+async fn a_sender_ends_no_subscription_that_was_renewed_since() {
+    let place = tempfile::tempdir().unwrap();
+    let store = Store::open(&place.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
+    let push = Push::open(store, settings()).unwrap();
+    let read = push.subscribe("token:a", wanted("phone"), on_record).await.unwrap();
+    let renewed = push.subscribe("token:a", wanted("phone"), on_record).await.unwrap();
+    assert_ne!(read, renewed, "its keys are other ones");
+    push.end(&read).await;
+    assert_eq!(push.list("token:a"), [renewed.clone()]);
+    push.end(&renewed).await;
+    assert!(push.list("token:a").is_empty());
 }
 
 #[tokio::test]
