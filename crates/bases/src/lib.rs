@@ -73,6 +73,16 @@ pub(crate) enum Cause<'a> {
 /// Keeps the sweep from the tree of a base that is being made or deleted.
 struct Busy<'a>(&'a Bases, BaseId);
 
+impl Busy<'_> {
+    /// Deletes the trees of bases that were taken out of the table. The sweep deletes those that a dropped future leaves.
+    async fn delete_trees(taken: Vec<Self>) {
+        for busy in taken {
+            let Self(bases, id) = &busy;
+            remove_tree(bases.runs.launcher.directories.base(*id)).await;
+        }
+    }
+}
+
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.busy.lock().remove(&self.1);
@@ -187,8 +197,24 @@ impl Bases {
         };
         let takes = limits::takes(&base);
         limits::check_size(&self.bounds, takes)?;
+        let mut displaced = Vec::new();
+        let settled = self.settle(base, takes, principal, &mut displaced).await;
+        Busy::delete_trees(displaced).await;
+        settled
+    }
+
+    /// Puts a base on record and into the table, one after the other, so that all of them are within the limits.
+    ///
+    /// `displaced` gets those that are deleted for it. Their trees can be large, so the caller deletes them when others can go on.
+    async fn settle<'b>(
+        &'b self,
+        base: Base,
+        takes: u64,
+        principal: &Principal,
+        displaced: &mut Vec<Busy<'b>>,
+    ) -> Result<Base, Refusal> {
         let _settling = self.settling.lock().await;
-        self.make_room(principal, takes).await?;
+        self.make_room(principal, takes, displaced).await?;
         self.audit.record(created(&base)).await?;
         self.table.insert(base.clone()).await?;
         Ok(base)
@@ -257,6 +283,13 @@ impl Bases {
     }
 
     async fn remove(&self, id: BaseId, cause: Cause<'_>) -> Result<(), Refusal> {
+        let taken = self.take_out(id, cause).await?;
+        Busy::delete_trees(vec![taken]).await;
+        Ok(())
+    }
+
+    /// Takes a base out of the table, on record. Its tree is still there.
+    async fn take_out(&self, id: BaseId, cause: Cause<'_>) -> Result<Busy<'_>, Refusal> {
         // From here on no run begins on it.
         let taken = self.runs.if_unused(id, || {
             self.table.lock().remove(&id).inspect(|_| {
@@ -270,7 +303,7 @@ impl Bases {
             Refusal::new(Reason::PreconditionFailed, message).with("run_id", run.to_string())
         })?;
         let base = base.ok_or_else(|| no_such_base(id))?;
-        let _busy = Busy(self, id);
+        let busy = Busy(self, id);
         // Its row goes only after its record.
         let forgotten = match self.audit.record_removal(deleted(&base, cause)).await {
             Ok(()) => self.table.forget(id).await,
@@ -280,8 +313,7 @@ impl Bases {
             self.table.lock().insert(id, base);
             return Err(refusal);
         }
-        remove_tree(self.runs.launcher.directories.base(id)).await;
-        Ok(())
+        Ok(busy)
     }
 }
 

@@ -12,7 +12,7 @@ use timestamp::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::record::Base;
-use crate::{AT_ONCE, Bases, Cause, make};
+use crate::{AT_ONCE, Bases, Busy, Cause, make};
 
 /// Time between two sweeps.
 const SWEEP: Duration = Duration::from_secs(3_600);
@@ -131,8 +131,15 @@ fn unused_since(bases: &BTreeMap<BaseId, Base>, bounds: &BaseBounds, now: Timest
 }
 
 impl Bases {
-    /// Deletes unused bases until there is room for one more of `bytes`. Deletes none if that would make no room.
-    pub(crate) async fn make_room(&self, principal: &Principal, bytes: u64) -> Result<(), Refusal> {
+    /// Takes out unused bases until there is room for one more of `bytes`, and none if that would make no room.
+    ///
+    /// `gone` gets them, and the caller deletes their trees.
+    pub(crate) async fn make_room<'b>(
+        &'b self,
+        principal: &Principal,
+        bytes: u64,
+        gone: &mut Vec<Busy<'b>>,
+    ) -> Result<(), Refusal> {
         let mut needed: BTreeSet<BaseId> = self.runs.users_of_bases().into_keys().collect();
         loop {
             let order = {
@@ -141,13 +148,14 @@ impl Bases {
             };
             let Some(order) = order else { return Err(self.no_room(principal, &needed)) };
             let Some(first) = order.first() else { return Ok(()) };
-            match self.remove(*first, Cause::Limit).await {
+            match self.take_out(*first, Cause::Limit).await {
+                Ok(taken) => gone.push(taken),
                 // A run began on it meanwhile.
                 Err(refusal) if refusal.reason == Reason::PreconditionFailed => {
                     needed.insert(*first);
                 }
-                Err(refusal) if refusal.reason != Reason::NotFound => return Err(refusal),
-                _ => {}
+                Err(refusal) if refusal.reason == Reason::NotFound => {}
+                Err(refusal) => return Err(refusal),
             }
         }
     }
