@@ -33,6 +33,8 @@ pub struct Found {
     pub is_more: bool,
     /// Uploads that are on the disk, in addition to `amount`. The kernel includes them in `amount`.
     pub uploads: Amount,
+    /// Bytes of the trash, the output and the recordings of a run that has ended. They count against no quota of it.
+    pub beside: u64,
     /// Directories are nested too deep to be counted.
     pub is_too_deep: bool,
     /// The kernel counted this, and it also enforces the run's quota.

@@ -107,22 +107,34 @@ impl Queue {
     }
 }
 
-/// Returns the directories of a run that has ended, or its kept workspace. `None`: it lives, or nothing of it is left.
-fn paths_left(watch: &DiskWatch, id: RunId) -> Option<Vec<PathBuf>> {
-    let directories = &watch.runs.launcher.directories;
+/// Directories of a run that has ended, or its kept workspace.
+struct Paths {
+    counted: Vec<PathBuf>,
+    /// Directories that count against no quota of the run.
+    beside: Vec<PathBuf>,
+}
+
+/// Returns the directories that a run which has ended has left. `None`: it lives, or nothing of it is left.
+fn paths_left(watch: &DiskWatch, id: RunId) -> Option<Paths> {
+    let (directories, run) = (&watch.runs.launcher.directories, id.to_string());
     if let Some(record) = watch.runs.ended_record(id) {
-        return Some(directories.counted_of(&without_kept(record)));
+        let counted = directories.counted_of(&without_kept(record));
+        return Some(Paths { counted, beside: directories.beside(&run) });
     }
     let is_kept = watch.runs.has_kept(id) && watch.runs.living_run(id).is_err();
-    is_kept.then(|| vec![directories.workspace(&id.to_string())])
+    is_kept.then(|| Paths { counted: vec![directories.workspace(&run)], beside: Vec::new() })
 }
 
 /// Measures files to their end. Of those that cannot be counted, it is recorded that there may be any number, so that they are not measured
 /// again.
-async fn all_of(paths: Vec<PathBuf>) -> Found {
+async fn all_of(Paths { counted, beside }: Paths) -> Found {
     let all = Amount { bytes: u64::MAX, files: u64::MAX };
     let unknown = Found { is_more: true, ..Found::default() };
-    measured(paths, None, all, Unnamed::default()).await.unwrap_or(unknown)
+    let found = measured(counted, None, all, Unnamed::default()).await.unwrap_or(unknown);
+    match measured(beside, None, all, Unnamed::default()).await {
+        Ok(more) => Found { beside: more.amount.bytes, ..found },
+        Err(_) => Found { is_more: true, ..found },
+    }
 }
 
 /// Leaves out the workspace of another run, which is counted for that run.

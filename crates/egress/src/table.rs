@@ -31,6 +31,8 @@ enum Line {
 #[derive(Debug)]
 pub(crate) struct Table {
     pool: Pool,
+    /// Number of names that the file has.
+    stored: usize,
     /// `None` for a task, which has no names and no later daemon.
     file: Option<File>,
     bytes: u64,
@@ -53,12 +55,14 @@ impl Table {
             write(&mut file, &Line::Block(block))?;
             (pool, 0)
         };
-        Ok(Self { pool, file: Some(file), bytes, written: bytes })
+        let stored = pool.names().len();
+        Ok(Self { pool, stored, file: Some(file), bytes, written: bytes })
     }
 
     /// Makes the table of a task.
     pub(crate) fn of_task(block: Ipv4Net) -> io::Result<Self> {
-        Ok(Self { pool: Pool::new(block).map_err(io::Error::other)?, file: None, bytes: 0, written: 0 })
+        let pool = Pool::new(block).map_err(io::Error::other)?;
+        Ok(Self { pool, stored: 0, file: None, bytes: 0, written: 0 })
     }
 
     /// Returns the address of a name. Gives it one first if it has none.
@@ -69,13 +73,26 @@ impl Table {
         per_minute: u32,
         now: Duration,
     ) -> Result<Ipv4Addr, Unassigned> {
-        if let Some(address) = self.pool.address_of(name) {
+        if let Some(address) = self.pool.address_of(name).filter(|_| self.has_stored(name)) {
             return Ok(address);
         }
         let address = self.pool.assign(name, source, per_minute, now)?;
-        // The name has its address in this daemon anyway. Without the line, a later daemon could give the address to another name.
-        self.write(&Line::Name(name.clone()))?;
+        self.store_names()?;
         Ok(address)
+    }
+
+    fn has_stored(&self, name: &HostName) -> bool {
+        let names = self.pool.names();
+        self.stored == names.len() || names.iter().take(self.stored).any(|stored| stored == name)
+    }
+
+    /// Writes the names that the file lacks. A later daemon gives addresses in the order of the lines, so none may be missing before another.
+    fn store_names(&mut self) -> io::Result<()> {
+        while let Some(name) = self.pool.names().get(self.stored).cloned() {
+            self.write(&Line::Name(name))?;
+            self.stored += 1;
+        }
+        Ok(())
     }
 
     fn write(&mut self, line: &Line) -> io::Result<()> {
@@ -123,8 +140,13 @@ pub(crate) enum Unassigned {
 fn write(file: &mut File, line: &Line) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
-    // One write, so that a full disk leaves one torn line at most.
-    file.write_all(&text)
+    let before = file.metadata()?.len();
+    let written = file.write_all(&text);
+    if written.is_err() {
+        // On a full disk, the next line must not continue a torn one. The first error counts.
+        let _ = file.set_len(before);
+    }
+    written
 }
 
 /// Reads a file. `None` if it has no complete first line.
@@ -190,6 +212,26 @@ mod tests {
         assert!(!addresses.contains(&assign(&mut table, "c.example.org")));
         drop(table);
         assert_eq!(Table::open(&path, Pool::DEFAULT_BLOCK).unwrap().pool().names().len(), 3);
+    }
+
+    #[test]
+    fn a_name_that_could_not_be_stored_is_stored_before_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("names");
+        let mut table = Table::open(&path, Pool::DEFAULT_BLOCK).unwrap();
+        let first = assign(&mut table, "a.example.org");
+        let writable = table.file.replace(File::open(&path).unwrap());
+        for text in ["b.example.org", "c.example.org", "b.example.org"] {
+            assert!(table.assign(&name(text), Source::Named, 0, Duration::ZERO).is_err(), "{text}");
+        }
+        assert_eq!(assign(&mut table, "a.example.org"), first);
+        table.file = writable;
+        let names = ["a.example.org", "d.example.org", "c.example.org", "b.example.org"];
+        let addresses = names.map(|text| assign(&mut table, text));
+        drop(table);
+        let mut table = Table::open(&path, Pool::DEFAULT_BLOCK).unwrap();
+        assert_eq!(table.pool().names().len(), 4);
+        assert_eq!(names.map(|text| assign(&mut table, text)), addresses);
     }
 
     #[test]

@@ -25,6 +25,8 @@ const MOST_MODELS: usize = 64;
 const MOST_MODELS_OF_DAY: usize = 4_096;
 /// Days that are kept, today's included.
 pub(crate) const KEPT_DAYS: u32 = 400;
+/// Days after which a clock that went ahead is taken to be wrong, and no day is deleted.
+const LEAP: u32 = 31;
 /// Time for which budgets are kept while nothing can be written.
 const UNWRITTEN: Duration = Duration::from_secs(60);
 /// Warnings of a run that wait for its next response.
@@ -53,6 +55,8 @@ struct OfRun {
 pub(crate) struct Accounts {
     runs: BTreeMap<String, OfRun>,
     today: Day,
+    /// Last day that has begun. The clock may have been set back since.
+    furthest: Day,
     principals: BTreeMap<String, Account>,
     of_day: Account,
     /// Reservations of the requests under way.
@@ -68,6 +72,7 @@ impl Accounts {
         Self {
             runs: BTreeMap::new(),
             today,
+            furthest: today,
             principals: BTreeMap::new(),
             of_day: Account::default(),
             holds: Holds::default(),
@@ -109,10 +114,36 @@ impl Accounts {
     /// Begins a new day if one has begun. A clock that was set back begins none.
     pub(crate) fn turn(&mut self, today: Day) {
         if today > self.today {
-            self.today = today;
-            self.principals.clear();
-            self.of_day = Account::default();
-            self.changes.oldest = Some(today.before(KEPT_DAYS - 1));
+            if today.before(LEAP) <= self.today {
+                self.changes.oldest = Some(today.before(KEPT_DAYS - 1));
+            }
+            self.begin_day(today);
+        }
+    }
+
+    fn begin_day(&mut self, today: Day) {
+        self.today = today;
+        self.furthest = self.furthest.max(today);
+        self.principals.clear();
+        self.of_day = Account::default();
+    }
+
+    /// Returns true if today may have rows in the database alone, because the clock was ahead of it.
+    ///
+    /// A clock that was ahead by a day keeps that day. After more, its bounds would be in force for too long.
+    pub(crate) fn lack_rows_of(&self, today: Day) -> bool {
+        self.today > today.next() || today > self.today && today <= self.furthest
+    }
+
+    /// Goes on with a day of which these are the rows. Does nothing if some of them are not written.
+    pub(crate) fn resume(&mut self, today: Day, rows: &[(Row, Usage)], prices: &Prices) {
+        let is_of_today = |row: &Row| matches!(&row.owner, Owner::Day(day, _) if *day == today);
+        if !self.lack_rows_of(today) || self.changes.rows.keys().any(is_of_today) {
+            return;
+        }
+        self.begin_day(today);
+        for (row, usage) in rows {
+            self.take(row, *usage, prices);
         }
     }
 

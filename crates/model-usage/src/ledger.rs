@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use egress_rules::Budget;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use timestamp::Timestamp;
 
 use crate::account::Account;
@@ -121,8 +121,7 @@ impl Ledger {
         let priced = self.prices.cost(&estimate.model, &tokens);
         let cost = priced.or_else(|| self.prices.dearest(&tokens)).unwrap_or_default();
         let cost = within(cost, &budget.run);
-        let mut accounts = self.shared.accounts.lock();
-        accounts.turn(Day::of(now));
+        let mut accounts = self.on_day_of(now);
         accounts.check(who, budget)?;
         accounts.begin(who, budget);
         let reservation = Reservation::begin((&self.shared.accounts, &mut accounts), who, estimate, cost.0);
@@ -139,8 +138,7 @@ impl Ledger {
         answer: Answer,
         now: Timestamp,
     ) -> Settled {
-        let mut accounts = self.shared.accounts.lock();
-        accounts.turn(Day::of(now));
+        let mut accounts = self.on_day_of(now);
         let (who, estimate) = reservation.end(&mut accounts);
         let tokens = charge(&estimate, &answer);
         let model = if answer.model.is_empty() { estimate.model } else { answer.model };
@@ -180,9 +178,20 @@ impl Ledger {
 
     /// Returns the bounds of a budget, and the part of each that is used.
     pub fn bounds(&self, who: &Who, budget: &Budget, now: Timestamp) -> Vec<BoundUse> {
+        self.on_day_of(now).bounds(who, budget)
+    }
+
+    /// Locks the accounts, with those of the day of `now`. Blocks on the disk if the clock was ahead of it by days.
+    fn on_day_of(&self, now: Timestamp) -> MutexGuard<'_, Accounts> {
+        let today = Day::of(now);
         let mut accounts = self.shared.accounts.lock();
-        accounts.turn(Day::of(now));
-        accounts.bounds(who, budget)
+        if accounts.lack_rows_of(today) {
+            drop(accounts);
+            self.shared.resume(today, &self.prices);
+            accounts = self.shared.accounts.lock();
+        }
+        accounts.turn(today);
+        accounts
     }
 
     /// Deletes the account of a run.
@@ -220,9 +229,7 @@ impl Ledger {
         is_reported: bool,
         now: Timestamp,
     ) -> Vec<Warning> {
-        let mut accounts = self.shared.accounts.lock();
-        accounts.turn(Day::of(now));
-        accounts.add(who, budget, (model, tokens, is_reported), &self.prices)
+        self.on_day_of(now).add(who, budget, (model, tokens, is_reported), &self.prices)
     }
 }
 
@@ -264,6 +271,20 @@ impl Shared {
         match database.write(&changes) {
             Ok(()) => self.accounts.lock().set_written(),
             Err(error) => self.report_failure(changes, &error),
+        }
+    }
+
+    /// Goes on with a day as it is written. If it cannot be read, the accounts stay as they are.
+    fn resume(&self, today: Day, prices: &Prices) {
+        self.write();
+        let database = self.database.lock();
+        let Some(database) = database.as_ref() else { return };
+        let mut rows = Vec::new();
+        match database.read_days((today, today), |row, usage| rows.push((row.clone(), usage))) {
+            Ok(()) => self.accounts.lock().resume(today, &rows, prices),
+            Err(error) => {
+                tracing::error!(error = %chain(&error), "the use of models of this day cannot be read");
+            }
         }
     }
 

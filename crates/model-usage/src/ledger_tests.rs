@@ -109,6 +109,28 @@ fn bounds_of_days_begin_anew_at_midnight_of_utc_and_those_of_runs_do_not() {
 }
 
 #[test]
+fn a_clock_that_was_ahead_by_days_leaves_the_day_and_the_use_of_others_as_they_were() {
+    let directory = tempfile::tempdir().unwrap();
+    let ledger = open(directory.path(), Prices::default());
+    let budget = Budget { principal_day: of_requests(2), ..Budget::default() };
+    let ahead = noon().after(Duration::from_secs(900 * 86_400));
+    let admits = |now| ledger.admit_one(&who("r"), &budget, now).is_ok();
+    assert!(admits(noon()) && admits(ahead) && admits(ahead) && !admits(ahead));
+    assert!(admits(noon()), "it goes on where it was");
+    let refused = ledger.admit_one(&who("r"), &budget, noon()).unwrap_err().to_string();
+    assert!(refused.contains("until 2026-11-30 00:00 UTC"), "{refused}");
+    let requests = |now| {
+        let day = Day::of(now);
+        ledger.report_of_days((day, day), None, By::Day).unwrap().total.requests
+    };
+    assert_eq!((requests(noon()), requests(ahead)), (2, 2));
+    // Each day of them goes on when it comes again.
+    assert!(!admits(ahead) && !admits(noon()));
+    assert!(admits(noon().after(Duration::from_secs(86_400))));
+    assert_eq!((requests(noon()), requests(ahead)), (2, 2));
+}
+
+#[test]
 fn each_bound_is_warned_of_once_also_if_requests_pass_it() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path(), priced("m"));

@@ -161,6 +161,12 @@ impl Directories {
         counted
     }
 
+    /// Returns the directories of a run that count against no quota of it, and stay until it is deleted: its log, its recordings, the output of
+    /// its processes, and its trash.
+    pub fn beside(&self, run: &str) -> Vec<PathBuf> {
+        vec![self.run_log(run), self.recordings(run), self.processes(run), self.private(run)]
+    }
+
     /// Returns the parent of the mount points of all runs.
     pub fn mounts(&self) -> PathBuf {
         self.state.join("mounts")

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::tenants::{Amounts, Exceeded, Resource};
+use disk_quotas::Found;
 use identity::RunId;
 use operations::Reason;
 use refusal::Refusal;
@@ -45,13 +46,12 @@ impl Runs {
         };
         let mut left: Left = self.living().iter().map(|(id, run)| (*id, quota(run))).collect();
         for (id, found) in self.launcher.projects.left.all() {
-            let (bytes, is_part) = (found.amount.bytes, found.is_more || found.is_too_deep);
             let ended = self.ended().get(&id).map(|record| {
-                (record.spec.principal.clone(), left_mib(bytes, is_part, record.spec.limits.disk().bytes))
+                (record.spec.principal.clone(), left_mib(&found, record.spec.limits.disk().bytes))
             });
             let kept = || {
                 let kept = self.kept().get(&id).cloned()?;
-                Some((kept.principal, left_mib(bytes, is_part, kept.disk_bytes)))
+                Some((kept.principal, left_mib(&found, kept.disk_bytes)))
             };
             if let Some(counted) = ended.or_else(kept) {
                 left.insert(id, counted);
@@ -79,10 +79,12 @@ impl Runs {
 
 /// Returns the disk space of a run that has ended. A measure that found a part of it says less than is there, so the quota counts.
 ///
-/// An agent chooses how deep its directories are, and so how much of them is found.
-fn left_mib(bytes: u64, is_part: bool, quota: u64) -> u64 {
-    let bytes = if is_part { bytes.max(quota) } else { bytes };
-    bytes.div_ceil(MIB)
+/// An agent chooses how deep its directories are, and so how much of them is found. Its trash and its output count as well, because they stay
+/// until the run is deleted.
+fn left_mib(found: &Found, quota: u64) -> u64 {
+    let is_part = found.is_more || found.is_too_deep;
+    let bytes = if is_part { found.amount.bytes.max(quota) } else { found.amount.bytes };
+    bytes.saturating_add(found.beside).div_ceil(MIB)
 }
 
 /// Returns the kept workspace that a run uses.
@@ -166,6 +168,8 @@ fn refused(exceeded: &Exceeded) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use containers::Amount;
+
     use super::*;
     use crate::record::{Companion, CompanionState};
 
@@ -187,9 +191,21 @@ mod tests {
 
     #[test]
     fn files_that_were_not_found_whole_count_as_the_quota() {
-        assert_eq!(left_mib(3 << 20, false, 9 << 20), 3);
-        assert_eq!(left_mib(3 << 20, true, 9 << 20), 9);
-        assert_eq!(left_mib((9 << 20) + 1, true, 9 << 20), 10);
+        let found = |bytes| Found { amount: Amount { bytes, files: 1 }, ..Found::default() };
+        let (whole, quota) = (found(3 << 20), 9 << 20);
+        assert_eq!(left_mib(&whole, quota), 3);
+        for part in [Found { is_more: true, ..whole }, Found { is_too_deep: true, ..whole }] {
+            assert_eq!(left_mib(&part, quota), 9);
+        }
+        assert_eq!(left_mib(&Found { is_more: true, ..found((9 << 20) + 1) }, quota), 10);
+    }
+
+    #[test]
+    fn trash_and_output_of_an_ended_run_count_beside_its_files() {
+        let files = Found { amount: Amount { bytes: 3 << 20, files: 1 }, ..Found::default() };
+        assert_eq!(left_mib(&Found { beside: (1 << 30) + 1, ..files }, 9 << 20), 1_028);
+        assert_eq!(left_mib(&Found { beside: 5 << 20, is_more: true, ..files }, 9 << 20), 14);
+        assert_eq!(left_mib(&Found { beside: u64::MAX, ..files }, 0), u64::MAX.div_ceil(MIB));
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl WayOut {
                 Reason::PreconditionFailed,
                 format!(
                     "profile: its `egress` names the secret {name}, and the daemon's configuration has none of this name: an \
-                     operator adds it to `secrets` of the configuration and starts the daemon again"
+                     operator adds it to `secrets` of the configuration and reloads the daemon"
                 ),
             )),
         }

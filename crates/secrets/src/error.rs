@@ -63,7 +63,7 @@ impl Why {
     /// Returns the step that helps, if there is one that is not in the reason itself.
     fn remedy(self) -> Option<&'static str> {
         match self {
-            Self::Unknown => Some("add it to `secrets`, and restart the daemon"),
+            Self::Unknown => Some("add it to `secrets`, and reload the daemon"),
             Self::Link => Some("name the file itself"),
             Self::Mode => Some("run chmod 600 on it"),
             Self::Owner => Some("run chown on it, to root or to the user that runs cofferd"),

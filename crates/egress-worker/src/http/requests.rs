@@ -9,7 +9,7 @@ use hyper::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HOST, HeaderName, HeaderValue, TE,
 };
 use hyper::http::uri::PathAndQuery;
-use hyper::{Request, Response, StatusCode, Uri};
+use hyper::{HeaderMap, Request, Response, StatusCode, Uri};
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as Message;
 use wire::worker::v1::{GitAsked, HttpRequest, ModelAsked, RequestAsked};
@@ -118,7 +118,7 @@ impl Requests {
         // Answered here, and without a use for the server, which gets the body at once.
         headers.remove(EXPECT);
         for (name, _) in &grant.headers {
-            headers.remove(name);
+            remove_alike(headers, name);
         }
         for value in headers.values() {
             self.refuse_placeholder(value.as_bytes(), "header").await?;
@@ -249,6 +249,16 @@ impl Requests {
             hide = None;
         }
         Response::from_parts(parts, Shown::new(body, hide, tally))
+    }
+}
+
+/// Removes the headers of a name, and of each that differs from it in `_` and `-` alone: servers with CGI read both signs alike.
+pub(super) fn remove_alike(headers: &mut HeaderMap, name: &HeaderName) {
+    let plain = |name: &HeaderName| name.as_str().replace('_', "-");
+    let wanted = plain(name);
+    let alike: Vec<HeaderName> = headers.keys().filter(|other| plain(other) == wanted).cloned().collect();
+    for name in alike {
+        headers.remove(name);
     }
 }
 

@@ -1,7 +1,9 @@
 use egress_rules::PathPattern;
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Request};
 use wire::worker::v1::connection_ended::Cause;
 
+use super::requests::remove_alike;
 use super::rule::Rule;
 use crate::orders::{Inspect, Scheme, Upstream};
 
@@ -222,5 +224,20 @@ fn a_header_does_not_bring_another_method_or_another_path() {
         assert_eq!(check(&paths, name, "/admin"), Some(Cause::WrongPath), "{name}");
         assert_eq!(check(&git, name, "/admin"), Some(Cause::WrongPath), "{name}");
         assert_eq!((check(&none, name, "/admin"), check(&posts, name, "/admin")), (None, None), "{name}");
+    }
+}
+
+#[test]
+fn a_header_that_a_server_may_read_as_the_one_that_is_set_is_removed() {
+    let names = ["x-api-key", "X_Api-Key", "x_api_key", "x-api-key-2", "xapikey"].map(str::to_lowercase);
+    for set in ["x-api-key", "x_api_key"] {
+        let mut fields = HeaderMap::new();
+        for name in &names {
+            fields.append(HeaderName::try_from(name).unwrap(), HeaderValue::from_static("own"));
+        }
+        remove_alike(&mut fields, &HeaderName::from_static(set));
+        let mut left: Vec<&str> = fields.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["x-api-key-2", "xapikey"], "{set}");
     }
 }
