@@ -12,7 +12,7 @@ use worker_protocol::client::{Finished, OutputSink, Usage};
 
 use super::checkpoint::writes;
 use super::end::CallEnd;
-use super::lost::with_its_run;
+use super::lost::{with_its_node, with_its_run};
 use super::record::{Journal, Times};
 use super::respond::ResponseFormat;
 use super::surroundings::Surroundings;
@@ -153,13 +153,14 @@ impl CallTask {
         }
     }
 
-    /// Returns the failure of a call that was not cancelled, but whose run was lost meanwhile.
+    /// Returns the failure of a call that was not cancelled, but whose run was lost meanwhile, or ended by its node.
     fn lost(&self, run: &Run, failure: &ToolFailure) -> Option<ToolFailure> {
         if self.call.cancel.is_cancelled() {
             return None;
         }
         let record = run.record();
         with_its_run(record.failed.as_ref(), record.failure.as_deref(), failure)
+            .or_else(|| with_its_node(record.end_cause, failure))
     }
 
     /// Returns the failure of a call that was not cancelled, but whose worker was ended with the run or with the daemon.
