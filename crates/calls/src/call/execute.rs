@@ -125,6 +125,11 @@ impl CallTask {
             run.fail_for_processes(left, "of a command").await;
         }
         self.keep_after(&run, if finished.outcome.is_ok() { writes } else { writes_if_failed }).await;
+        // The command of a frozen run still reports its end.
+        let cut_short = finished.outcome.as_ref().ok().and_then(operations::cut_short);
+        if let Some(lost) = cut_short.and_then(|failure| self.lost(&run, &failure)) {
+            finished.outcome = Err(lost);
+        }
         CallEnd::Executed(Box::new(finished))
     }
 
