@@ -155,7 +155,7 @@ impl<F: Feed> Follower<'_, F> {
                 self.marks.set(id, mark);
             }
             let arrived = Arrived { node: reached.name.clone(), place, item };
-            if self.sender.send(Sent::Item(moment, arrived)).await.is_err() {
+            if self.sender.send(Sent::Item(moment, Instant::now(), arrived)).await.is_err() {
                 return Ok(());
             }
             self.pause = FIRST_PAUSE;
