@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use clap::Args;
-use fleet_view::{Event, Fleet, Position};
+use fleet_view::{Event, Fleet, Followed, Position};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
 use wire::v1::{AuditEvent, StreamEventsRequest, StreamEventsResponse};
@@ -98,11 +98,13 @@ impl Tail {
         let ui = fleet.ui;
         let filter = self.filter.of_all_nodes()?;
         let print = |Event { node, position, event }: Event<'_>| show_of(ui, node, Some(position), &event);
-        let position = fleet_view::follow(fleet, filter, after, self.follow, print).await?;
-        if !ui.is_structured() {
+        let start = after.clone();
+        let Followed { position, ended } =
+            fleet_view::follow(fleet, filter, after, self.follow, print).await?;
+        if !ui.is_structured() && (ended.is_ok() || position != start) {
             ui.note(&format!("go on from here with: --after {position}"));
         }
-        Ok(Exit::Ok)
+        ended.map(|()| Exit::Ok)
     }
 }
 
