@@ -145,7 +145,7 @@ pub(super) fn show_of(
     Ok(ui.show(&page)?)
 }
 
-/// Returns the record of an event. What is no JSON is shown as a text: a node that sends it does not end the records of others.
+/// Returns the record of an event, or its text if that is no JSON: a node that sends such a text does not end the records of others.
 fn record_of(event: &AuditEvent) -> serde_json::Value {
     serde_json::from_str(&event.record_json).unwrap_or_else(|_| event.record_json.as_str().into())
 }
