@@ -433,10 +433,13 @@ async fn a_node_names_itself_in_ids_and_shows_its_labels_on_the_command_line() {
     assert_eq!(told["needsRestart"], json!(["node.id"]), "{told}");
 
     let line = cli::out(&daemon, &["node", "drain", "--reason", "a new kernel", "--deadline", "1h"]).await;
-    assert!(line.starts_with("DRAINING: 1 run or companion") && line.contains("(a new kernel)"), "{line}");
+    assert!(
+        line.starts_with("node 7 DRAINING: 1 run or companion") && line.contains("(a new kernel)"),
+        "{line}"
+    );
     run.stop().await;
     let line = cli::out(&daemon, &["node", "drain", "--reason", "a new kernel", "--wait"]).await;
-    assert!(line.starts_with("DRAINED: 0 runs and companions"), "{line}");
+    assert!(line.starts_with("node 7 DRAINED: 0 runs and companions"), "{line}");
     let line = cli::out(&daemon, &["node", "undrain"]).await;
-    assert!(line.starts_with("SERVING: "), "{line}");
+    assert!(line.starts_with("node 7 SERVING: "), "{line}");
 }
