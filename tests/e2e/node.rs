@@ -6,7 +6,7 @@ use harness::v1::node::State;
 use harness::v1::node_service_client::NodeServiceClient;
 use harness::v1::run::{EndCause, State as RunState};
 use harness::v1::{self, DrainNodeRequest, Node};
-use harness::{Daemon, Setup, as_user, forks, reason, record, requests};
+use harness::{Daemon, Setup, as_user, calls, forks, reason, record, requests};
 use node_id::NodeId;
 use serde_json::json;
 use tonic::transport::Channel;
@@ -166,6 +166,8 @@ async fn a_drained_node_refuses_runs_and_keeps_those_that_live() {
 async fn a_deadline_ends_the_runs_with_the_cause_of_the_drain() {
     let daemon = Daemon::start_with(setup("")).await;
     let runs = [daemon.run_on(requests::managed("p")).await, daemon.run_on(requests::managed("p")).await];
+    let mut busy = daemon.run_on(requests::managed("p")).await;
+    let cut = tokio::spawn(async move { busy.call(calls::exec(&["sleep", "60"])).await.unwrap() });
     let drained = drain(&daemon, "the host is replaced", Some(2)).await;
     assert_eq!(drained.state(), State::Draining);
     assert!(drained.drain.unwrap().deadline.is_some());
@@ -179,6 +181,13 @@ async fn a_deadline_ends_the_runs_with_the_cause_of_the_drain() {
         let last = record(states.last().unwrap());
         assert_eq!(last["details"]["cause"], "node_drained", "{last}");
     }
+    // A call that is cut off is no failure of its caller.
+    let failure = cut.await.unwrap().error.unwrap();
+    assert_eq!(
+        (failure.reason.as_str(), failure.fault()),
+        ("RUN_LOST", v1::Fault::Infrastructure),
+        "{failure:?}"
+    );
     assert_eq!(reason(&refused(&daemon).await), "NODE_DRAINED");
 }
 
@@ -424,10 +433,13 @@ async fn a_node_names_itself_in_ids_and_shows_its_labels_on_the_command_line() {
     assert_eq!(told["needsRestart"], json!(["node.id"]), "{told}");
 
     let line = cli::out(&daemon, &["node", "drain", "--reason", "a new kernel", "--deadline", "1h"]).await;
-    assert!(line.starts_with("DRAINING: 1 run or companion") && line.contains("(a new kernel)"), "{line}");
+    assert!(
+        line.starts_with("node 7 DRAINING: 1 run or companion") && line.contains("(a new kernel)"),
+        "{line}"
+    );
     run.stop().await;
     let line = cli::out(&daemon, &["node", "drain", "--reason", "a new kernel", "--wait"]).await;
-    assert!(line.starts_with("DRAINED: 0 runs and companions"), "{line}");
+    assert!(line.starts_with("node 7 DRAINED: 0 runs and companions"), "{line}");
     let line = cli::out(&daemon, &["node", "undrain"]).await;
-    assert!(line.starts_with("SERVING: "), "{line}");
+    assert!(line.starts_with("node 7 SERVING: "), "{line}");
 }

@@ -115,6 +115,21 @@ async fn an_id_of_another_node_is_refused_with_its_node() {
     is_for(&other.checkpoints.get_run_checkpoint(checkpoint).await.unwrap_err(), "1", Some("2"));
     let alert = v1::GetAlertRequest { alert_id: elsewhere() };
     is_for(&other.alerts.get_alert(alert).await.unwrap_err(), "1", Some("2"));
+    // Nothing found would look like nothing to find.
+    let run_id = id.clone();
+    let approvals = v1::ListApprovalsRequest { run_id, ..Default::default() };
+    is_for(&other.approvals.list_approvals(approvals).await.unwrap_err(), "1", Some("2"));
+    let watch = v1::WatchApprovalsRequest { run_id: id.clone() };
+    is_for(&other.approvals.watch_approvals(watch).await.map(drop).unwrap_err(), "1", Some("2"));
+    let consents = v1::ListConsentsRequest { run_id: id.clone() };
+    is_for(&other.approvals.list_consents(consents).await.unwrap_err(), "1", Some("2"));
+    let alerts = v1::ListAlertsRequest { run_id: id.clone(), ..Default::default() };
+    is_for(&other.alerts.list_alerts(alerts).await.unwrap_err(), "1", Some("2"));
+    let checkpoints = v1::ListCheckpointsRequest { run_id: id.clone(), ..Default::default() };
+    is_for(&other.checkpoints.list_checkpoints(checkpoints).await.unwrap_err(), "1", Some("2"));
+    let filter = Some(v1::EventFilter { call_id: call_id.clone(), ..Default::default() });
+    let events = v1::QueryEventsRequest { filter, ..Default::default() };
+    is_for(&other.audit.query_events(events).await.unwrap_err(), "1", Some("2"));
     let on_base = requests::base("open", &elsewhere());
     is_for(&two.run_with(on_base).await.map(drop).unwrap_err(), "1", Some("2"));
 

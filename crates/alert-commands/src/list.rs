@@ -60,7 +60,7 @@ impl List {
         }
         let answers = fleet.ask(async |node| {
             let (alerts, next) = self.ask(&node.client, String::new()).await?;
-            Ok((alerts, !next.is_empty()))
+            Ok((fleet.checked(alerts)?, !next.is_empty()))
         });
         let raised = |alert: &Alert| moment(alert.raised_at.as_ref());
         let listed = Listed::newest_first(answers.await?, self.limit as usize, raised);

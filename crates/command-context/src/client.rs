@@ -48,6 +48,10 @@ pub async fn pages<T>(
     while items.len() < limit {
         let size = u32::try_from(limit - items.len()).unwrap_or(most).min(most);
         let (page, next) = ask(size, token).await?;
+        // Otherwise a daemon that sends only such pages would never be left.
+        if page.is_empty() && !next.is_empty() {
+            return Err(Failure::failed("the daemon sent an empty page, and says that another one follows"));
+        }
         items.extend(page);
         token = next;
         if token.is_empty() {

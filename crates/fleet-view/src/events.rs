@@ -28,30 +28,43 @@ pub struct Event<'a> {
     pub event: AuditEvent,
 }
 
+/// The end of events that were printed.
+pub struct Followed {
+    /// Position after the last event that was printed.
+    pub position: Position,
+    /// Failure with which all nodes ended.
+    pub ended: Result<(), Failure>,
+}
+
 /// Prints the events after a position, in the order of time; with `follows` also new ones, until a signal.
 ///
-/// Returns the position after the last event that was printed.
+/// Fails if `print` does.
 pub async fn follow(
     fleet: &Fleet,
     filter: EventFilter,
     after: Position,
     follows: bool,
     mut print: impl FnMut(Event<'_>) -> Result<(), Failure>,
-) -> Result<Position, Failure> {
-    let mut position = after.clone();
+) -> Result<Followed, Failure> {
+    let (mut position, mut is_printed) = (after.clone(), true);
     let events = Events { filter, follows };
     let following = Following { follows, patience: follows.then_some(PATIENCE) };
     let printed = run(fleet, &events, &after, following, |arrived| {
         if let Some((node, mark)) = arrived.place {
             position.set(node, mark);
         }
-        print(Event { node: &arrived.node, position: &position, event: arrived.item })
+        let printed = print(Event { node: &arrived.node, position: &position, event: arrived.item });
+        is_printed = printed.is_ok();
+        printed
     });
-    tokio::select! {
-        printed = printed => printed?,
-        interrupted = tokio::signal::ctrl_c() => interrupted?,
+    let ended = tokio::select! {
+        printed = printed => printed,
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::from),
+    };
+    match ended {
+        Err(failure) if !is_printed => Err(failure),
+        ended => Ok(Followed { position, ended }),
     }
-    Ok(position)
 }
 
 struct Events {

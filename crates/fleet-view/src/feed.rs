@@ -62,7 +62,7 @@ pub(crate) struct Following {
     pub(crate) patience: Option<Duration>,
 }
 
-/// Prints the items of all nodes in the order of time. Fails if no node can be reached at first.
+/// Prints the items of all nodes in the order of time. Fails if no node can be reached at first, or if all have failed in the end.
 pub(crate) async fn run<F: Feed>(
     fleet: &Fleet,
     feed: &F,
@@ -91,10 +91,17 @@ pub(crate) async fn run<F: Feed>(
         }
         Ok::<(), Failure>(())
     });
-    match select(printed, followed).await {
-        Either::Left((printed, _)) => printed,
-        Either::Right((_, printed)) => printed.await,
+    let ended = match select(printed, followed).await {
+        Either::Left((printed, _)) => return printed,
+        Either::Right((ended, printed)) => {
+            printed.await?;
+            ended
+        }
+    };
+    if ended.iter().all(Result::is_err) {
+        return Err(none_answers(ended.into_iter().filter_map(Result::err)));
     }
+    Ok(())
 }
 
 /// One node that is followed.
@@ -110,7 +117,8 @@ struct Follower<'a, F: Feed> {
 }
 
 impl<F: Feed> Follower<'_, F> {
-    async fn run(mut self, first: Result<Reached, Failure>, follows: bool) {
+    /// Sends the items of the node until its stream ends. Fails if it broke off, or, for a node that is followed, for good.
+    async fn run(mut self, first: Result<Reached, Failure>, follows: bool) -> Result<(), Failure> {
         let mut reached = first;
         loop {
             let ended = match reached {
@@ -118,7 +126,7 @@ impl<F: Feed> Follower<'_, F> {
                 Err(failure) => Err(failure),
             };
             let failure = match ended {
-                Ok(()) if !follows => return,
+                Ok(()) if !follows => return Ok(()),
                 Ok(()) => Failure::unreachable("the daemon has ended the stream: it stops, or starts again"),
                 Err(failure) => failure,
             };
@@ -127,7 +135,7 @@ impl<F: Feed> Follower<'_, F> {
                 self.fleet.warn(&self.node.name, &failure);
             }
             if self.sender.send(Sent::Lost).await.is_err() || !follows || is_final(&failure) {
-                return;
+                return Err(failure);
             }
             sleep(self.pause).await;
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -155,7 +163,7 @@ impl<F: Feed> Follower<'_, F> {
                 self.marks.set(id, mark);
             }
             let arrived = Arrived { node: reached.name.clone(), place, item };
-            if self.sender.send(Sent::Item(moment, arrived)).await.is_err() {
+            if self.sender.send(Sent::Item(moment, Instant::now(), arrived)).await.is_err() {
                 return Ok(());
             }
             self.pause = FIRST_PAUSE;

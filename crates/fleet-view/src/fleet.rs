@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use presentation::exit::Exit;
 use presentation::failure::Failure;
 use presentation::ui::Ui;
+use serde::Serialize;
 use tokio::time::timeout;
 use tonic::Request;
 use tonic::metadata::MetadataMap;
@@ -130,10 +131,23 @@ impl Fleet {
         Ok(answers)
     }
 
+    /// Checks that the answer of a node can be printed with its structure, so that a node that sends nonsense fails alone.
+    pub fn checked<T: Serialize>(&self, answer: T) -> Result<T, Failure> {
+        checked(self.ui, answer)
+    }
+
     /// Tells that a node gives no answer.
     pub(crate) fn warn(&self, name: &str, failure: &Failure) {
         self.ui.note(&format!("warning: node {name}: {failure}"));
     }
+}
+
+/// Checks an answer as [`Fleet::checked`] does.
+pub(crate) fn checked<T: Serialize>(ui: Ui, answer: T) -> Result<T, Failure> {
+    if ui.is_data_only() {
+        serde_json::to_writer(std::io::sink(), &answer)?;
+    }
+    Ok(answer)
 }
 
 /// Returns the failure of a command that no node answers.
@@ -227,6 +241,18 @@ mod tests {
         let unknown = Node { id: None, ..fleet.nodes[0].clone() };
         assert_eq!(unknown.number(number(8)).unwrap(), number(8));
         assert_eq!(unknown.number(None).unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_cannot_be_printed_is_the_failure_of_its_node() {
+        let fleet = fleet("nodes: [{ id: 7, address: 'node-7.example.org:1' }]").await;
+        let run = |seconds| wire::v1::Run {
+            created_at: Some(wire::Timestamp { seconds, nanos: 0 }),
+            ..wire::v1::Run::default()
+        };
+        assert!(fleet.checked(vec![run(1_000)]).is_ok());
+        let failed = fleet.checked(vec![run(1_000), run(i64::MAX)]).unwrap_err();
+        assert!(failed.to_string().contains("cannot be shown as JSON"), "{failed}");
     }
 
     #[test]

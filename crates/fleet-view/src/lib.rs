@@ -13,7 +13,7 @@ mod source;
 
 pub use answers::{Listed, moment};
 pub use changes::watch;
-pub use events::{Event, follow};
+pub use events::{Event, Followed, follow};
 pub use fleet::{Answers, Fleet, Reached, is_of_one_node};
 pub use nodes::{show, status};
 pub use position::{BadPosition, Position};

@@ -18,7 +18,8 @@ pub(crate) type Moment = (i64, i32);
 
 /// Something that a node sends.
 pub(crate) enum Sent<T> {
-    Item(Moment, T),
+    /// An item, its moment, and when it came. It waits from then on, also for others of its node.
+    Item(Moment, Instant, T),
     /// The node is not there. Until its next item, no item of another node waits for it.
     Lost,
 }
@@ -119,8 +120,8 @@ impl<T> Merge<T> {
                 let Poll::Ready(sent) = node.sent.poll_recv(context) else { continue };
                 has_changed = true;
                 match sent {
-                    Some(Sent::Item(moment, item)) => {
-                        node.head = Some(Head { moment, came: Instant::now(), item });
+                    Some(Sent::Item(moment, came, item)) => {
+                        node.head = Some(Head { moment, came, item });
                         node.state = State::Awaited;
                     }
                     Some(Sent::Lost) => node.state = State::Lost,
@@ -139,7 +140,7 @@ mod tests {
 
     async fn send(sender: &mpsc::Sender<Sent<i64>>, moments: &[i64]) {
         for moment in moments {
-            assert!(sender.send(Sent::Item((*moment, 0), *moment)).await.is_ok());
+            assert!(sender.send(Sent::Item((*moment, 0), Instant::now(), *moment)).await.is_ok());
         }
     }
 
@@ -198,14 +199,15 @@ mod tests {
     async fn a_node_that_always_sends_earlier_items_does_not_hold_up_another() {
         let patience = Duration::from_millis(100);
         let (mut merge, senders) = Merge::new(2, Some(patience));
-        send(&senders[1], &[9]).await;
+        send(&senders[1], &[9, 10, 11]).await;
         for _ in 0..OVERDUE {
             send(&senders[0], &[1]).await;
             assert_eq!(merge.next().await, Some(1));
             tokio::time::advance(patience).await;
         }
         send(&senders[0], &[1]).await;
-        assert_eq!(merge.next().await, Some(9));
+        // All of them have waited.
+        assert_eq!([merge.next().await, merge.next().await, merge.next().await], [9, 10, 11].map(Some));
     }
 
     #[tokio::test]
@@ -220,6 +222,6 @@ mod tests {
     async fn a_node_that_sends_more_than_is_read_waits() {
         let (_merge, senders) = Merge::new(1, None);
         send(&senders[0], &[0; BUFFERED]).await;
-        assert!(senders[0].try_send(Sent::Item((0, 0), 0)).is_err());
+        assert!(senders[0].try_send(Sent::Item((0, 0), Instant::now(), 0)).is_err());
     }
 }

@@ -18,7 +18,8 @@ pub async fn show(fleet: &Fleet) -> Ended {
     }
     let answers = fleet.ask(async |node| {
         let node = node.client.node().get_node(quick(GetNodeRequest {})).await?.into_inner().node;
-        node.ok_or_else(|| Failure::failed("the daemon answered without a node"))
+        let node = node.ok_or_else(|| Failure::failed("the daemon answered without a node"))?;
+        fleet.checked(node)
     });
     let (names, nodes): (Vec<_>, Vec<_>) = answers.await?.all.into_iter().unzip();
     fleet.ui.answer(Nodes { nodes }, |Nodes { nodes }, page| table(&names, &nodes, page))
@@ -54,7 +55,7 @@ pub async fn status(fleet: &Fleet, profiles: Vec<String>) -> Ended {
     }
     let answers = fleet.ask(async |node| {
         let request = GetDaemonStatusRequest { profiles: profiles.clone() };
-        Ok(node.client.daemon().get_daemon_status(quick(request)).await?.into_inner())
+        fleet.checked(node.client.daemon().get_daemon_status(quick(request)).await?.into_inner())
     });
     let answers = answers.await?;
     let is_ready = answers.missing.is_empty() && answers.all.iter().all(|(_, status)| status.ready);

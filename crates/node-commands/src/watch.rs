@@ -29,6 +29,10 @@ impl Watch {
 pub(crate) fn render(node: &Node, page: &mut Output) {
     let used = node.used.unwrap_or_default();
     let waiting: u64 = node.pools.iter().map(|pool| u64::from(pool.waiting)).sum();
+    // Through a balancer any node can have answered.
+    if node.node_id != 0 {
+        page.own("node ").word(&node.node_id.to_string()).own(" ");
+    }
     page.word(node.state().as_str_name()).own(": ");
     page.word(&presentation::quantity::count(used.runs, "run or companion", "runs and companions"));
     page.own(", ").word(&format!("{} MiB, {} thousandths of a core", used.memory_mib, used.cpu_millis));
@@ -57,9 +61,11 @@ mod tests {
         };
         let mut page = Output::new(Look::PIPE);
         render(&node, &mut page);
-        assert_eq!(
-            page.as_str(),
-            "DRAINING: 1 run or companion, 136 MiB, 500 thousandths of a core, 0 warm (a new kernel)\n"
-        );
+        let line =
+            "DRAINING: 1 run or companion, 136 MiB, 500 thousandths of a core, 0 warm (a new kernel)\n";
+        assert_eq!(page.as_str(), line);
+        let mut page = Output::new(Look::PIPE);
+        render(&Node { node_id: 7, ..node }, &mut page);
+        assert_eq!(page.as_str(), format!("node 7 {line}"));
     }
 }

@@ -63,11 +63,21 @@ impl Refusal {
         }
     }
 
+    /// Returns true if another node made the id of what was not found.
+    pub fn is_of_another_node(&self) -> bool {
+        self.elsewhere(NodeId::own()).is_some()
+    }
+
+    /// Returns the node other than `own` that made the id of what was not found.
+    fn elsewhere(&self, own: Option<NodeId>) -> Option<NodeId> {
+        self.made_by.filter(|node| self.reason == Reason::NotFound && Some(*node) != own)
+    }
+
     /// Names the other node of an id that is not found on the node `own`.
     fn on(self, own: Option<NodeId>) -> Self {
-        match self.made_by {
-            Some(node) if self.reason == Reason::NotFound && Some(node) != own => Self::wrong_node(node, own),
-            _ => self,
+        match self.elsewhere(own) {
+            Some(node) => Self::wrong_node(node, own),
+            None => self,
         }
     }
 
@@ -325,6 +335,7 @@ mod tests {
         let status = Status::from(absent(&id));
         assert_eq!(status.code(), Code::FailedPrecondition);
         assert_eq!(status.get_details_error_info().unwrap().reason, "WRONG_NODE");
+        assert!(absent(&id).is_of_another_node() && !absent("no id").is_of_another_node());
         let internal = Refusal { reason: Reason::Internal, ..absent(&id) };
         assert_eq!(internal.on(None).reason, Reason::Internal, "only what is not found is elsewhere");
     }

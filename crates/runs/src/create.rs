@@ -182,12 +182,6 @@ impl Runs {
     }
 
     fn admit(&self, id: RunId, run: &Arc<Run>, principal: &Principal) -> Result<(), Refusal> {
-        if self.tasks.is_closed() {
-            return Err(Refusal::new(
-                Reason::DaemonStopping,
-                "the daemon is stopping and creates no further runs; try again after its start",
-            ));
-        }
         self.gate.check_open()?;
         // Before the lock of living runs, which comes after that of kept workspaces.
         let counts_left =
@@ -196,6 +190,13 @@ impl Runs {
         // A workspace outlives its run, and has its id. It would be counted, ended and deleted as that of the new run.
         let is_taken = self.has_kept(id);
         let mut living = self.living();
+        // Under the lock: a stop that closes it later finds the run among the living ones.
+        if self.tasks.is_closed() {
+            return Err(Refusal::new(
+                Reason::DaemonStopping,
+                "the daemon is stopping and creates no further runs; try again after its start",
+            ));
+        }
         let containers = |run: &Run| 1 + run.record.borrow().companions.len();
         let (used, wanted) = (living.values().map(|run| containers(run)).sum::<usize>(), containers(run));
         if used + wanted > self.limit {

@@ -75,6 +75,9 @@ async fn one_command_shows_all_nodes_and_a_dead_one_is_a_warning() {
         newest.lines().count() == 2 && newest.lines().all(|line| line.starts_with('3'))
     })
     .await;
+    // What all nodes refuse is a failure, and not an empty answer.
+    let refused = fleet.coffer(&["--fleet", "audit", "tail", "--agent", &"x".repeat(257)]).await;
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{}", refused.err);
 
     // A bundle says which node it is from.
     let bundle = fleet.directory.path().join("run.bundle").display().to_string();

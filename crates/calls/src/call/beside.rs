@@ -137,7 +137,7 @@ impl CallTask {
         // A run that is ending refuses with its state, one that has ended with its end. In both cases the call has not begun.
         let is_over =
             |refused: &Refusal| refused.reason == Reason::RunNotReady && run.lanes_for_review().is_err();
-        slot.map_err(|refused| if is_over(&refused) { not_begun() } else { refused })
+        slot.map_err(|refused| if is_over(&refused) { not_begun(run) } else { refused })
     }
 
     /// Takes a fresh permit after a wait: policy, permissions and alerts may have changed.

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::beside::Patience;
+use super::lost::refused_by_its_node;
 use super::record::{Journal, Times};
 use super::respond::ResponseFormat;
 use super::slot::Slot;
@@ -204,7 +205,8 @@ impl CallTask {
                     self.calls.control.approvals.cancel(&approval.call_id).await;
                     "the run ended before the call was approved"
                 };
-                return Err(Refusal::new(Reason::Cancelled, why));
+                let refused = Refusal::new(Reason::Cancelled, why);
+                return Err(refused_by_its_node(run.record().end_cause, refused));
             }
         };
         match approval.state {

@@ -12,7 +12,7 @@ use worker_protocol::client::{Finished, OutputSink, Usage};
 
 use super::checkpoint::writes;
 use super::end::CallEnd;
-use super::lost::with_its_run;
+use super::lost::{with_its_node, with_its_run};
 use super::record::{Journal, Times};
 use super::respond::ResponseFormat;
 use super::surroundings::Surroundings;
@@ -125,6 +125,11 @@ impl CallTask {
             run.fail_for_processes(left, "of a command").await;
         }
         self.keep_after(&run, if finished.outcome.is_ok() { writes } else { writes_if_failed }).await;
+        // The command of a frozen run still reports its end.
+        let cut_short = finished.outcome.as_ref().ok().and_then(operations::cut_short);
+        if let Some(lost) = cut_short.and_then(|failure| self.lost(&run, &failure)) {
+            finished.outcome = Err(lost);
+        }
         CallEnd::Executed(Box::new(finished))
     }
 
@@ -153,13 +158,14 @@ impl CallTask {
         }
     }
 
-    /// Returns the failure of a call that was not cancelled, but whose run was lost meanwhile.
+    /// Returns the failure of a call that was not cancelled, but whose run was lost meanwhile, or ended by its node.
     fn lost(&self, run: &Run, failure: &ToolFailure) -> Option<ToolFailure> {
         if self.call.cancel.is_cancelled() {
             return None;
         }
         let record = run.record();
         with_its_run(record.failed.as_ref(), record.failure.as_deref(), failure)
+            .or_else(|| with_its_node(record.end_cause, failure))
     }
 
     /// Returns the failure of a call that was not cancelled, but whose worker was ended with the run or with the daemon.

@@ -1,7 +1,11 @@
-//! Calls whose run was lost while they were executed.
+//! Calls whose run was lost, or ended for its node, while they were executed.
 
-use operations::{Fault, Origin, Reason, ToolFailure};
-use runs::record::Failed;
+use operations::{Evidence, Fault, Origin, Reason, ToolFailure};
+use refusal::Refusal;
+use runs::record::{EndCause, Failed};
+
+/// Fact that names the cause for which a run ended without a failure.
+const END_CAUSE: &str = "run.end_cause";
 
 /// Returns the failure of a call whose run has failed meanwhile with `failed`, if the engine has shown that its infrastructure was lost.
 ///
@@ -21,10 +25,30 @@ pub(super) fn with_its_run(
     Some(ToolFailure { origin, ..ToolFailure::new(Reason::RunLost, message) })
 }
 
+/// Returns the failure of a call whose run was ended meanwhile by this cause, if the cause is the host's: a drain of the node.
+///
+/// The call itself has only seen that its worker was ended. As after the end, the run is lost for its client.
+pub(super) fn with_its_node(cause: Option<EndCause>, failure: &ToolFailure) -> Option<ToolFailure> {
+    let cause = of_the_host(cause).filter(|_| failure.reason == Reason::Cancelled)?;
+    let message =
+        format!("The run was ended by its node during the call ({cause}). The call may have taken effect.");
+    let lost = ToolFailure::new(Reason::RunLost, message).by(Fault::Infrastructure);
+    Some(lost.shown_by(Evidence::new(END_CAUSE, cause)))
+}
+
+/// Puts the refusal of a call that had not begun down to the host, if the host is the cause for which its run ends.
+pub(super) fn refused_by_its_node(cause: Option<EndCause>, refused: Refusal) -> Refusal {
+    let Some(cause) = of_the_host(cause) else { return refused };
+    refused.by(Fault::Infrastructure).retry_safe(true).shown_by(Evidence::new(END_CAUSE, cause))
+}
+
+/// Returns the name of a cause that is the host's.
+fn of_the_host(cause: Option<EndCause>) -> Option<&'static str> {
+    cause.filter(|cause| cause.fault() == Some(Fault::Infrastructure)).map(EndCause::as_str)
+}
+
 #[cfg(test)]
 mod tests {
-    use operations::Evidence;
-
     use super::*;
 
     #[test]
@@ -43,5 +67,24 @@ mod tests {
         assert_eq!(with_its_run(None, None, &gone), None);
         let own = ToolFailure::new(Reason::TimedOut, "the command took too long");
         assert_eq!(with_its_run(Some(&failed(Fault::Infrastructure)), None, &own), None);
+    }
+
+    #[test]
+    fn a_call_that_a_drain_ends_is_put_down_to_the_host_and_one_of_a_run_that_was_due_is_not() {
+        let cut = ToolFailure::new(Reason::Cancelled, "the run ended during the call");
+        let drained = with_its_node(Some(EndCause::NodeDrained), &cut).unwrap();
+        assert_eq!((drained.reason, drained.fault()), (Reason::RunLost, Fault::Infrastructure));
+        assert_eq!(drained.origin.evidence, [Evidence::new("run.end_cause", "node_drained")]);
+        assert!(!drained.is_retry_safe(), "{drained:?}");
+        let own = ToolFailure::new(Reason::TimedOut, "the command took too long");
+        assert_eq!(with_its_node(Some(EndCause::NodeDrained), &own), None);
+        let waited = || Refusal::new(Reason::Cancelled, "the run ended before the call had begun");
+        let refused = refused_by_its_node(Some(EndCause::NodeDrained), waited());
+        assert_eq!((refused.reason, refused.origin.fault), (Reason::Cancelled, Some(Fault::Infrastructure)));
+        assert_eq!(refused.origin.retry_safe, Some(true), "nothing was done");
+        for cause in [None, Some(EndCause::Ttl), Some(EndCause::IdleTimeout), Some(EndCause::Lease)] {
+            assert_eq!(with_its_node(cause, &cut), None, "{cause:?}");
+            assert_eq!(refused_by_its_node(cause, waited()), waited(), "{cause:?}");
+        }
     }
 }

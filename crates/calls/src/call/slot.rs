@@ -12,6 +12,7 @@ use runs::{Readiness, Run};
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard};
 
 use super::CallTask;
+use super::lost::refused_by_its_node;
 use super::record::Times;
 
 /// The slot of one call, until it is dropped.
@@ -102,14 +103,15 @@ impl CallTask {
         tokio::select! {
             slot = slot => slot,
             () = self.call.cancel.cancelled() => Err(Refusal::new(Reason::Cancelled, "the call was cancelled")),
-            () = run.ended.cancelled() => Err(not_begun()),
+            () = run.ended.cancelled() => Err(not_begun(run)),
         }
     }
 }
 
 /// Returns the refusal of a call whose run ended while it waited.
-pub(super) fn not_begun() -> Refusal {
-    Refusal::new(Reason::Cancelled, "the run ended, or the daemon was stopped, before the call had begun")
+pub(super) fn not_begun(run: &Run) -> Refusal {
+    let message = "the run ended, or the daemon was stopped, before the call had begun";
+    refused_by_its_node(run.record().end_cause, Refusal::new(Reason::Cancelled, message))
 }
 
 async fn writing(run: &Run, operation: &Operation) -> Option<OwnedRwLockReadGuard<()>> {

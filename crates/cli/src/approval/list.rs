@@ -52,7 +52,7 @@ impl List {
         let answers = fleet.ask(async |node| {
             let request = ListApprovalsRequest { state: self.state.into(), run_id: String::new() };
             let listed = node.client.approvals().list_approvals(quick(request)).await?.into_inner();
-            Ok((listed.approvals, false))
+            Ok((fleet.checked(listed.approvals)?, false))
         });
         let created = |approval: &Approval| moment(approval.created_at.as_ref());
         let (approvals, nodes) = Listed::oldest_first(answers.await?, usize::MAX, created).parts();

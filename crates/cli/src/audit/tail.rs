@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use clap::Args;
-use fleet_view::{Event, Fleet, Position};
+use fleet_view::{Event, Fleet, Followed, Position};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
 use wire::v1::{AuditEvent, StreamEventsRequest, StreamEventsResponse};
@@ -98,11 +98,13 @@ impl Tail {
         let ui = fleet.ui;
         let filter = self.filter.of_all_nodes()?;
         let print = |Event { node, position, event }: Event<'_>| show_of(ui, node, Some(position), &event);
-        let position = fleet_view::follow(fleet, filter, after, self.follow, print).await?;
-        if !ui.is_structured() {
+        let start = after.clone();
+        let Followed { position, ended } =
+            fleet_view::follow(fleet, filter, after, self.follow, print).await?;
+        if !ui.is_structured() && (ended.is_ok() || position != start) {
             ui.note(&format!("go on from here with: --after {position}"));
         }
-        Ok(Exit::Ok)
+        ended.map(|()| Exit::Ok)
     }
 }
 
@@ -131,8 +133,7 @@ pub(super) fn show_of(
     event: &AuditEvent,
 ) -> Result<(), Failure> {
     if ui.is_structured() {
-        let record: serde_json::Value = serde_json::from_str(&event.record_json)?;
-        let mut line = serde_json::json!({ "node": node, "record": record });
+        let mut line = serde_json::json!({ "node": node, "record": record_of(event) });
         if let Some(position) = position {
             line["position"] = position.to_string().into();
         }
@@ -142,6 +143,11 @@ pub(super) fn show_of(
     page.column(node, 5);
     render(event, &mut page);
     Ok(ui.show(&page)?)
+}
+
+/// Returns the record of an event, or its text if that is no JSON: a node that sends such a text does not end the records of others.
+fn record_of(event: &AuditEvent) -> serde_json::Value {
+    serde_json::from_str(&event.record_json).unwrap_or_else(|_| event.record_json.as_str().into())
 }
 
 /// Reads all of `events`. Returns the last ones, and the sequence number at the end, or 0 if there are none.
@@ -213,6 +219,15 @@ mod tests {
         assert!(matches!(After::parse(&position), Ok(After::Position(_))));
         for wrong in ["", "-1", "x", "p1.!"] {
             assert!(After::parse(wrong).is_err_and(|why| why.contains("audit tail")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_sends_no_record_is_shown_with_what_it_sent() {
+        let record = |json: &str| record_of(&AuditEvent { record_json: json.into(), ..Default::default() });
+        assert_eq!(record(r#"{"v":1}"#), serde_json::json!({ "v": 1 }));
+        for garbage in ["", "{", "1e999", "\u{1b}[2J", &"[".repeat(10_000)] {
+            assert_eq!(record(garbage), serde_json::json!(garbage), "{garbage:.20}");
         }
     }
 

@@ -43,7 +43,7 @@ impl List {
     pub(crate) async fn over(self, fleet: &Fleet) -> Ended {
         let answers = fleet.ask(async |node| {
             let all = all_runs(&node.client, self.limit, self.state.unwrap_or_default()).await?;
-            Ok((all.runs, !all.next_page_token.is_empty()))
+            Ok((fleet.checked(all.runs)?, !all.next_page_token.is_empty()))
         });
         let listed = Listed::newest_first(answers.await?, self.limit, |run| moment(run.created_at.as_ref()));
         let has_more = listed.has_more;

@@ -21,7 +21,7 @@ use wire::v1::alert_delivery::State as DeliveryWire;
 use wire::v1::alert_measure::State as MeasureWire;
 use wire::v1::alert_service_server::AlertService;
 
-use super::{behind, portion, principal};
+use super::{behind, check_home, portion, principal};
 
 /// Maximum number of alerts on a page.
 const MAX_PAGE: u32 = 500;
@@ -72,6 +72,9 @@ impl Service {
                 && is(&request.agent_id, &alert.agent_id)
                 && self.sees(principal, alert)
         });
+        if alerts.is_empty() {
+            check_home(&self.runs, principal, &request.run_id)?;
+        }
         let mut alerts = alerts.iter().map(|alert| to_wire(alert, principal)).collect();
         let more = portion::cut(&mut alerts, size);
         let last = alerts.last().filter(|_| more).map(|alert| alert.alert_id.clone());
@@ -130,6 +133,7 @@ impl AlertService for Service {
         request: Request<v1::WatchAlertsRequest>,
     ) -> Result<Response<Self::WatchAlertsStream>, Status> {
         let principal = principal(&request)?;
+        check_home(&self.runs, &principal, &request.get_ref().run_id)?;
         Ok(Response::new(Box::pin(self.watch(principal, request.into_inner()))))
     }
 

@@ -23,7 +23,7 @@ use wire::v1::approval_service_server::ApprovalService;
 use wire::v1::decide_approval_request::Decision;
 
 use super::signing::{assertion, draft};
-use super::{MAX_MESSAGE, behind, portion, principal};
+use super::{MAX_MESSAGE, behind, check_home, portion, principal};
 
 /// Maximum size of the operations, previews and files in a list, bytes. The list has to fit into one message.
 const MAX_SHOWN: usize = MAX_MESSAGE / 2;
@@ -68,6 +68,9 @@ impl ApprovalService for Service {
         };
         let mut approvals = self.gateway.list_approvals(&filter);
         approvals.retain(|approval| sees(self, &principal, approval));
+        if let Some(run) = filter.run_id.filter(|_| approvals.is_empty()) {
+            check_home(&self.runs, &principal, &run)?;
+        }
         portion::answer(v1::ListApprovalsResponse {
             approvals: within(&approvals, MAX_SHOWN, self.audit.redactor()),
         })
@@ -129,7 +132,11 @@ impl ApprovalService for Service {
         let run_id = request.into_inner().run_id;
         let consents = self.gateway.consents(Some(run_id.as_str()).filter(|id| !id.is_empty()));
         let seen = consents.iter().filter(|consent| sees_run(self, &principal, &consent.run_id));
-        let consents = seen.map(|consent| consent_to_wire(consent, self.audit.redactor())).collect();
+        let consents = seen.map(|consent| consent_to_wire(consent, self.audit.redactor()));
+        let consents = consents.collect::<Vec<_>>();
+        if consents.is_empty() {
+            check_home(&self.runs, &principal, &run_id)?;
+        }
         portion::answer(v1::ListConsentsResponse { consents })
     }
 
@@ -157,6 +164,9 @@ impl ApprovalService for Service {
     ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
         let principal = principal(&request)?;
         let run = Some(request.into_inner().run_id).filter(|id| !id.is_empty());
+        if let Some(run) = &run {
+            check_home(&self.runs, &principal, run)?;
+        }
         let service = self.clone();
         let audit = self.audit.clone();
         let shown = move |approval: &Approval| sees(&service, &principal, approval);

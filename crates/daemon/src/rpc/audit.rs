@@ -61,10 +61,14 @@ impl AuditService for Service {
         let (size, start) =
             portion::page(request.page_size, MOST_EVENTS, &request.page_token, |token| bound.parse(token))?;
         let newest_first = order != Order::OldestFirst;
+        let named = [&filter.run_id, &filter.call_id, &filter.approval_id].map(String::clone);
         let query = Query { filter: Filter::from_wire(filter)?, newest_first, size, start };
         self.audit.settle().await;
         let head_sequence = self.index.head();
         let page = self.index.query(query).await?;
+        if start.is_none() && page.lines.is_empty() && page.next.is_none() {
+            check_ids(&named)?;
+        }
         portion::answer(v1::QueryEventsResponse {
             events: page.lines.iter().map(to_wire).collect(),
             next_page_token: page.next.map(|next| bound.token(next)).unwrap_or_default(),
@@ -176,6 +180,12 @@ impl AuditService for Service {
         let checkpoint = self.audit.rotate().await.map_err(Refusal::from)?;
         Ok(Response::new(v1::RotateKeyResponse { checkpoint: Some(signed(checkpoint)) }))
     }
+}
+
+/// Refuses a search that has found nothing by the id of a run, a call or an approval of another node, whose log has the records.
+fn check_ids(ids: &[String]) -> Result<(), Refusal> {
+    let absent = |id: &String| Refusal::absent("record", id, "there is no such record");
+    ids.iter().map(absent).find(Refusal::is_of_another_node).map_or(Ok(()), Err)
 }
 
 fn signed((checkpoint, key): (Checkpoint, String)) -> v1::Checkpoint {

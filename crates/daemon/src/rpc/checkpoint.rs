@@ -12,7 +12,7 @@ use wire::v1;
 use wire::v1::checkpoint_service_server::CheckpointService;
 
 use super::portion::{answer, cut, page};
-use super::principal;
+use super::{check_home, principal};
 
 /// Maximum number of checkpoints on a page.
 const MAX_PAGE: u32 = 500;
@@ -53,6 +53,9 @@ impl CheckpointService for Service {
         let (size, after) =
             page(asked.page_size, MAX_PAGE, &asked.page_token, |token| CheckpointId::parse(token).ok())?;
         let (mut checkpoints, more) = self.checkpoints.list(&principal, run, after, size);
+        if checkpoints.is_empty() {
+            check_home(&self.runs.runs, &principal, &asked.run_id)?;
+        }
         let more = cut(&mut checkpoints, size) || more;
         let next_page_token = checkpoints.last().filter(|_| more).map(|last| last.checkpoint_id.clone());
         let next_page_token = next_page_token.unwrap_or_default();

@@ -40,12 +40,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use identity::Principal;
+use identity::{Principal, RunId};
 use listener::{GuardLayer, Socket, Tcp};
 use node::Nodes;
 use operations::Reason;
 use readiness::Seen;
 use refusal::Refusal;
+use runs::Runs;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
@@ -342,6 +343,14 @@ async fn say_health(
 fn principal<T>(request: &tonic::Request<T>) -> Result<Arc<Principal>, Refusal> {
     let named = request.extensions().get::<Arc<Principal>>().cloned();
     named.ok_or_else(|| Refusal::new(Reason::PermissionDenied, "the connection has no principal"))
+}
+
+/// Refuses a search by a run that another node made and that is not here: nothing found would look like nothing to find.
+fn check_home(runs: &Runs, principal: &Principal, run_id: &str) -> Result<(), Refusal> {
+    match RunId::parse(run_id).and_then(|id| runs.shown_to(id, principal)) {
+        Err(refusal) if refusal.is_of_another_node() => Err(refusal),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the status for a watcher that was too slow for the stream of changes.
