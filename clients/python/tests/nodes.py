@@ -57,6 +57,7 @@ class Node:
         self.created = 0
         #: A reason with which creates are refused.
         self.refuses = ""
+        self.refuses_tokens = False
         #: Called after a run was made and before the answer.
         self.before_answer: Callable[[], None] = lambda: None
         #: Its log is for others.
@@ -67,6 +68,9 @@ class Node:
         self.approvals: list[v1.Approval] = []
         self.alerts: list[v1.Alert] = []
         self.tokens = 0
+        self.renewals = 0
+        #: Reasons with which the next renewals of leases are refused.
+        self.refused_renewals: list[str] = []
         self._ended = threading.Event()
         self._place = place
         self._server = grpc.server(ThreadPoolExecutor(32))
@@ -151,7 +155,15 @@ class Node:
         self.stopped.append(request.run_id)
         return v1.StopRunResponse()
 
+    def keep_alive_run(self, request: v1.KeepAliveRunRequest) -> v1.KeepAliveRunResponse:
+        self.renewals += 1
+        if self.refused_renewals:
+            raise Refused(self.refused_renewals.pop(0), grpc.StatusCode.UNAVAILABLE)
+        return v1.KeepAliveRunResponse()
+
     def issue_run_token(self, request: v1.IssueRunTokenRequest) -> v1.IssueRunTokenResponse:
+        if self.refuses_tokens:
+            raise Refused("AUDIT_UNAVAILABLE", grpc.StatusCode.UNAVAILABLE)
         self.tokens += 1
         return v1.IssueRunTokenResponse(token=f"token-{self.tokens}")
 
@@ -214,6 +226,7 @@ METHODS = {
     "CreateRun": "create_run",
     "StopRun": "stop_run",
     "IssueRunToken": "issue_run_token",
+    "KeepAliveRun": "keep_alive_run",
     "ListApprovals": "list_approvals",
     "ListAlerts": "list_alerts",
     "WatchRuns": "watch_runs",

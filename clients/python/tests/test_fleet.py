@@ -39,6 +39,7 @@ from cofferdam import (
 from cofferdam._async.members import resolved
 from cofferdam._fleet import FLEET_VARIABLE, Mark, Position, draw, named, read
 from cofferdam._node import node_of
+from cofferdam._sync.transport import Background
 
 # Seconds that a question to a fleet with a node that is away may take, with a margin for a busy machine.
 IN_TIME = 3.0
@@ -64,6 +65,17 @@ def opened(nodes: list[Node], patience: float = 5.0) -> Fleet:
 
 def made_by(nodes: list[Node]) -> list[int]:
     return [node.created for node in nodes]
+
+
+def await_renewals(node: Node, number: int) -> None:
+    until = time.monotonic() + 10
+    while node.renewals < number:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def lives(work: Background) -> bool:
+    return work._thread.is_alive()
 
 
 # Lists.
@@ -303,6 +315,29 @@ def test_a_name_is_one_sandbox_in_the_whole_fleet(fleet: Fleet, nodes: list[Node
     away.runs["other"] = v1.Run(run_id=id_of(away.number, 9))
     assert fleet.create(profile="p", request_id="other").run_id == away.runs["other"].run_id
     assert fleet.find("none") is None
+
+
+def test_a_lease_is_renewed_at_once_and_until_its_run_has_ended(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[1].used_runs = nodes[2].used_runs = 90
+    fleet.create(profile="p", lease=3600, keep_alive=True)
+    await_renewals(nodes[0], 1)
+    passing = ["DAEMON_STOPPING", "AUDIT_UNAVAILABLE", "RATE_LIMITED", "OVERLOADED", "INTERNAL", "TIMED_OUT"]
+    nodes[0].refused_renewals = [*passing, "RUN_NOT_READY"]
+    sandbox = fleet.create(profile="p", lease=0.3, keep_alive=True)
+    await_renewals(nodes[0], 1 + len(passing) + 1)
+    assert sandbox._keeping._work is not None
+    assert sandbox._keeping._work.wait(5)
+    assert nodes[0].renewals == 1 + len(passing) + 1
+
+
+def test_a_sandbox_that_nobody_was_given_is_not_kept_alive(fleet: Fleet, nodes: list[Node]) -> None:
+    for node in nodes:
+        node.refuses_tokens = True
+    with pytest.raises(Unavailable):
+        fleet.create(profile="p", request_id="mine", lease=3600, keep_alive=True, issue_token=True)
+    assert not [work for member in fleet._members.present for work in member.ask._transport._backgrounds if lives(work)]
+    assert sum(made_by(nodes)) == 1
+    assert not any(node.stopped for node in nodes)
 
 
 def test_what_begins_with_a_base_goes_to_its_node(fleet: Fleet, nodes: list[Node]) -> None:

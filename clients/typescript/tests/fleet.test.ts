@@ -318,6 +318,37 @@ test("a name is one sandbox in the whole fleet", async () => {
   assert.equal(await fleet.find("none"), null);
 });
 
+test("a lease is renewed at once, and until its run has ended", async () => {
+  two.usedRuns = three.usedRuns = 90;
+  await fleet.create({ ...PROFILE, lease: 3600, keepAlive: true });
+  await eventually(async () => one.renewals === 1, "it is not renewed at once");
+  const passing = ["DAEMON_STOPPING", "AUDIT_UNAVAILABLE", "RATE_LIMITED", "OVERLOADED", "INTERNAL", "TIMED_OUT"];
+  one.refusedRenewals = [...passing, "RUN_NOT_READY"];
+  await fleet.create({ ...PROFILE, lease: 0.3, keepAlive: true });
+  const all = 1 + passing.length + 1;
+  await eventually(async () => one.renewals === all, "a refusal ends the renewing");
+  await delay(300);
+  assert.equal(one.renewals, all);
+});
+
+test("nobody renews a lease whose sandbox was given to nobody, or whose fleet was closed", async () => {
+  for (const node of nodes) {
+    node.refusesTokens = true;
+  }
+  const renewals = () => nodes.reduce((sum, node) => sum + node.renewals, 0);
+  const options = { ...PROFILE, lease: 0.3, keepAlive: true };
+  await assert.rejects(fleet.create({ ...options, requestId: "mine", issueToken: true }), Unavailable);
+  const ended = renewals();
+  await delay(300);
+  assert.equal(renewals(), ended);
+  await fleet.create(options);
+  await eventually(async () => renewals() > ended + 2, "it is not renewed");
+  await fleet.close();
+  const closed = renewals();
+  await delay(300);
+  assert.equal(renewals(), closed);
+});
+
 test("what begins with a base goes to its node", async () => {
   two.usedRuns = 99;
   const workspace = Base(idOf(2, 1));

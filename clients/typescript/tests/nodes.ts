@@ -87,6 +87,10 @@ export class Node {
   stopped: string[] = [];
   created = 0;
   tokens = 0;
+  renewals = 0;
+  /** Reasons with which the next renewals of leases are refused. */
+  refusedRenewals: string[] = [];
+  refusesTokens = false;
   /** A reason with which creates are refused. */
   refuses = "";
   /** Called after a run was made and before the answer. */
@@ -272,7 +276,18 @@ export class Node {
       this.stopped.push(runId);
       return {};
     });
+    unary(runs.keepAliveRun, () => {
+      this.renewals += 1;
+      const reason = this.refusedRenewals.shift();
+      if (reason !== undefined) {
+        throw new Refused(reason, status.UNAVAILABLE);
+      }
+      return {};
+    });
     unary(runs.issueRunToken, () => {
+      if (this.refusesTokens) {
+        throw new Refused("AUDIT_UNAVAILABLE", status.UNAVAILABLE);
+      }
       this.tokens += 1;
       return { token: `token-${this.tokens}` };
     });

@@ -15,7 +15,7 @@ from cofferdam._fleet import FleetCreateOptions, draw, has_no_answer, home_of, i
 from cofferdam._node import node_of
 from cofferdam._settings import Patience
 from cofferdam._status import after_lost_attempt, lost
-from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, Unavailable
+from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, NotFound, RateLimited, Unavailable
 
 
 class Placing:
@@ -119,8 +119,9 @@ class Placing:
         try:
             await sandbox.issue_token()
         except BaseException:
+            # Its caller has no object that ends the renewing.
+            await sandbox._keeping.end()
             if abandons:
-                await sandbox._keeping.end()
                 member.ask._transport.afterwards(abandoned(member, name))
             raise
 
@@ -139,7 +140,7 @@ async def abandoned(member: Member, name: str) -> None:
     with suppress(CofferdamError):
         for _ in range(ABANDONINGS):
             # Not now, such as without a log.
-            with suppress(Unavailable):
+            with suppress(NotFound, RateLimited, Unavailable):
                 request = v1.ListRunsRequest(request_id=name, page_size=1)
                 page = await member.ask.runs.list_runs(request, timeout=member.timeout)
                 if page.runs:
