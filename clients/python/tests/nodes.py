@@ -60,6 +60,10 @@ class Node:
         self.refuses_tokens = False
         #: Called after a run was made and before the answer.
         self.before_answer: Callable[[], None] = lambda: None
+        #: Watches of runs that end because their client is too slow.
+        self.lags = 0
+        #: A reason with which lists are refused.
+        self.refuses_lists = ""
         #: Its log is for others.
         self.denies = False
         #: Seconds for which it says nothing.
@@ -126,6 +130,8 @@ class Node:
         return v1.GetNodeResponse(node=node)
 
     def list_runs(self, request: v1.ListRunsRequest) -> v1.ListRunsResponse:
+        if self.refuses_lists:
+            raise Refused(self.refuses_lists, grpc.StatusCode.INTERNAL)
         runs = [run for name, run in self.runs.items() if request.request_id in ("", name)]
         if request.page_size == 1:
             return v1.ListRunsResponse(runs=runs[:1])
@@ -174,6 +180,9 @@ class Node:
         return v1.ListAlertsResponse(alerts=self.alerts)
 
     def watch_runs(self, request: v1.WatchRunsRequest) -> Iterator[v1.WatchRunsResponse]:
+        if self.lags:
+            self.lags -= 1
+            raise Refused("OVERLOADED", grpc.StatusCode.RESOURCE_EXHAUSTED)
         for run in list(self.runs.values()):
             yield v1.WatchRunsResponse(run=run)
         self._ended.wait()

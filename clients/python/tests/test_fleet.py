@@ -32,6 +32,7 @@ from cofferdam import (
     NodeLostError,
     NotFound,
     Overloaded,
+    RateLimited,
     Sandbox,
     Unavailable,
     v1,
@@ -107,6 +108,20 @@ def test_a_dead_node_is_a_warning_and_a_dead_fleet_an_error(fleet: Fleet, nodes:
     with pytest.raises(DaemonUnreachable, match="no node of the fleet answers"):
         fleet.approvals()
     assert [node.state for node in fleet.nodes()] == ["unreachable"] * 3
+
+
+@pytest.mark.parametrize("reason", ["OVERLOADED", "RATE_LIMITED", "INTERNAL", "AUDIT_UNAVAILABLE"])
+def test_a_node_that_cannot_answer_now_is_a_warning(fleet: Fleet, nodes: list[Node], reason: str) -> None:
+    nodes[1].refuses_lists = reason
+    runs = fleet.list_runs()
+    assert [(node.node, node.failure) for node in runs.missing] == [(2, f"refused: {reason}")]
+
+
+def test_a_limit_of_all_nodes_is_no_failure_of_them(fleet: Fleet, nodes: list[Node]) -> None:
+    for node in nodes:
+        node.refuses_lists = "RATE_LIMITED"
+    with pytest.raises(RateLimited):
+        fleet.list_runs()
 
 
 def test_a_silent_node_costs_its_time_once(fleet: Fleet, nodes: list[Node]) -> None:
@@ -496,6 +511,16 @@ def test_a_node_that_refuses_a_stream_ends_it(fleet: Fleet, nodes: list[Node]) -
     nodes[2].denies = True
     with pytest.raises(Denied):
         list(fleet.watch_events())
+
+
+def test_a_watch_of_a_node_that_was_too_slow_begins_anew(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[0].lags = 1
+    for node in nodes:
+        node.runs["r"] = v1.Run(run_id=id_of(node.number, 1), created_at=stamp(node.number))
+    told: list[NodeInfo] = []
+    with closing(fleet.watch_runs(on_node=told.append)) as stream:
+        assert {next(stream).node for _ in nodes} == {1, 2, 3}
+    assert [(node.node, node.state) for node in told] == [(1, "unreachable"), (1, "serving")]
 
 
 def test_a_dead_node_is_left_out_of_a_stream_that_ends(fleet: Fleet, nodes: list[Node]) -> None:

@@ -12,6 +12,7 @@ import {
   InternalError,
   InvalidArgument,
   NoConnection,
+  RateLimited,
   TimedOut,
   Unavailable,
   WrongNodeError,
@@ -43,7 +44,9 @@ const KEYS: ReadonlySet<string> = new Set(["id", "address", "server_name", "weig
 
 /** True if the node does not answer, cannot work now, or is another one: of a fleet that is a warning. */
 export function isAway(error: unknown): error is CofferdamError {
-  return [NoConnection, TimedOut, Unavailable, WrongNodeError].some((kind) => error instanceof kind);
+  const isAnswer = [RateLimited, Unavailable, WrongNodeError].some((kind) => error instanceof kind);
+  const isInternal = error instanceof CofferdamError && error.reason === "INTERNAL";
+  return isAnswer || isInternal || error instanceof NoConnection || error instanceof TimedOut;
 }
 
 /** True if the node itself has not said how the request ended. */

@@ -66,8 +66,8 @@ export interface WatchEventsOptions extends WatchNodesOptions {
  * console.log(runs.items.map(({ node, item }) => [node, item.runId]), "no answer:", runs.missing.map(({ node }) => node));
  * ```
  *
- * A node that does not answer is a warning: it is in `missing` of a list, and `onNode` of a stream is told. A list waits for
- * it for `nodeTimeout`. Only if no node answers, `DaemonUnreachable` is thrown.
+ * A node that does not answer, or cannot now, is a warning: it is in `missing` of a list, and `onNode` of a stream is told.
+ * A list waits for it for `nodeTimeout`. Only if no node answers, `DaemonUnreachable` is thrown.
  */
 export class Fleet implements AsyncDisposable {
   readonly #members: Members;

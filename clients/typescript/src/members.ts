@@ -1,6 +1,6 @@
 /** All nodes of a fleet, and questions to them side by side. */
 
-import { DaemonUnreachable, Denied, NodeLostError, NotFound } from "./errors.js";
+import { DaemonUnreachable, Denied, NodeLostError, NotFound, RateLimited } from "./errors.js";
 import { checked, isAway } from "./fleet-nodes.js";
 import { Member } from "./member.js";
 import type { ClientOptions } from "./settings.js";
@@ -55,6 +55,7 @@ export class Members {
   /** The answers of all nodes, and the nodes without one. */
   async gather<T>(question: Question<T>): Promise<Gathered<T>> {
     const missing: NodeInfo[] = [];
+    const limited: RateLimited[] = [];
     const ask = async (member: Member): Promise<readonly OfNode<T>[]> => {
       try {
         if (member.number === null) {
@@ -67,6 +68,9 @@ export class Members {
         if (!isAway(judged)) {
           throw judged;
         }
+        if (judged instanceof RateLimited) {
+          limited.push(judged);
+        }
         member.standing.failed();
         missing.push(member.unreachable(judged));
         return [];
@@ -75,7 +79,8 @@ export class Members {
     const members = this.present;
     const answers = await Promise.all(members.map(ask));
     if (missing.length === members.length) {
-      throw noneAnswers(missing.map(({ failure }) => failure));
+      // A refusal says more than a node that is away.
+      throw limited[0] ?? noneAnswers(missing.map(({ failure }) => failure));
     }
     const place = ({ endpoint }: NodeInfo) => members.findIndex((member) => member.endpoint === endpoint);
     missing.sort((one, other) => place(one) - place(other));

@@ -18,6 +18,7 @@ import {
   NodeLostError,
   NotFound,
   Overloaded,
+  RateLimited,
   type Sandbox,
   type Stream,
   Unavailable,
@@ -122,6 +123,39 @@ test("a dead node is a warning, and a dead fleet an error", async () => {
     (error) => error instanceof DaemonUnreachable && /no node of the fleet answers/.test(error.message),
   );
   assert.deepEqual(await states(), ["unreachable", "unreachable", "unreachable"]);
+});
+
+test("a node that cannot answer now is a warning", async () => {
+  for (const reason of ["OVERLOADED", "RATE_LIMITED", "INTERNAL", "AUDIT_UNAVAILABLE"]) {
+    two.refusesLists = reason;
+    const { missing } = await fleet.listRuns();
+    assert.deepEqual(
+      missing.map(({ node, failure }) => [node, failure]),
+      [[2, `refused: ${reason}`]],
+    );
+  }
+  for (const node of nodes) {
+    node.refusesLists = "RATE_LIMITED";
+  }
+  await assert.rejects(fleet.listRuns(), RateLimited);
+});
+
+test("a watch of a node that was too slow begins anew", async () => {
+  one.lags = 1;
+  for (const node of nodes) {
+    node.runs.set("r", { runId: idOf(node.number, 1), createdAt: stamp(node.number) });
+  }
+  const told: [number | null, string][] = [];
+  await using stream = fleet.watchRuns({ onNode: ({ node, state }) => told.push([node, state]) });
+  const shown = [];
+  while (shown.length < 3) {
+    shown.push((await next(stream)).node);
+  }
+  assert.deepEqual(shown.sort(), [1, 2, 3]);
+  assert.deepEqual(told, [
+    [1, "unreachable"],
+    [1, "serving"],
+  ]);
 });
 
 test("a silent node costs its time once", async () => {

@@ -95,6 +95,10 @@ export class Node {
   refuses = "";
   /** Called after a run was made and before the answer. */
   beforeAnswer: () => unknown = () => {};
+  /** Watches of runs that end because their client is too slow. */
+  lags = 0;
+  /** A reason with which lists are refused. */
+  refusesLists = "";
   /** Its log is for others. */
   denies = false;
   /** Seconds for which it says nothing. */
@@ -240,6 +244,9 @@ export class Node {
       return { node: { nodeId: this.says, instance: this.instance, state: this.state, capacity, used } };
     });
     unary(runs.listRuns, ({ requestId, pageSize, pageToken }) => {
+      if (this.refusesLists !== "") {
+        throw new Refused(this.refusesLists, status.INTERNAL);
+      }
       const found = [...this.runs].filter(([name]) => requestId === "" || requestId === name).map(([, run]) => run);
       if (pageSize === 1) {
         return { runs: found.slice(0, 1) };
@@ -298,6 +305,10 @@ export class Node {
     };
     const node_ = this;
     streamed(runs.watchRuns, async function* (_request, end) {
+      if (node_.lags > 0) {
+        node_.lags -= 1;
+        throw new Refused("OVERLOADED", status.RESOURCE_EXHAUSTED);
+      }
       yield* [...node_.runs.values()].map((run) => ({ run }));
       await after(end);
     });

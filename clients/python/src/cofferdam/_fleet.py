@@ -25,6 +25,7 @@ from cofferdam.errors import (
     InternalError,
     InvalidArgument,
     NoConnection,
+    RateLimited,
     TimedOut,
     Unavailable,
     WrongNodeError,
@@ -86,7 +87,8 @@ def invalid(message: str) -> InvalidArgument:
 
 def is_away(error: CofferdamError) -> bool:
     """True if the node does not answer, cannot work now, or is another one: of a fleet that is a warning."""
-    return isinstance(error, NoConnection | TimedOut | Unavailable | WrongNodeError)
+    cannot = isinstance(error, RateLimited | Unavailable) or error.reason == "INTERNAL"
+    return cannot or isinstance(error, NoConnection | TimedOut | WrongNodeError)
 
 
 def has_no_answer(error: CofferdamError) -> bool:

@@ -13,7 +13,7 @@ from cofferdam._async.member import Member
 from cofferdam._async.transport import together
 from cofferdam._fleet import DnsName, checked, is_away
 from cofferdam._status import lost
-from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, NotFound
+from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, NotFound, RateLimited
 from cofferdam.types import FleetNode, Gathered, NodeInfo, OfNode, Tls
 
 Item = TypeVar("Item")
@@ -74,6 +74,7 @@ class Members:
 
     async def gather(self, question: Question[Item]) -> Gathered[Item]:
         """The answers of all nodes, and the nodes without one."""
+        limited: list[RateLimited] = []
 
         async def ask(member: Member) -> Sequence[Item] | NodeInfo:
             try:
@@ -84,6 +85,8 @@ class Members:
                 error = member.judged(error)
                 if not is_away(error):
                     raise error from None
+                if isinstance(error, RateLimited):
+                    limited.append(error)
                 member.standing.failed()
                 return member.unreachable(error)
 
@@ -91,7 +94,8 @@ class Members:
         answers = await together([partial(ask, member) for member in members])
         missing = tuple(answer for answer in answers if isinstance(answer, NodeInfo))
         if len(missing) == len(members):
-            raise none_answers([one.failure for one in missing])
+            # A refusal says more than a node that is away.
+            raise limited[0] if limited else none_answers([one.failure for one in missing])
         items = [
             OfNode(member.number or 0, item)
             for member, answer in zip(members, answers, strict=True)

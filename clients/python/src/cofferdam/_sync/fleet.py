@@ -56,8 +56,8 @@ class Fleet:
         print([(one.node, one.item.run_id) for one in runs], "no answer:", [node.node for node in runs.missing])
     ```
 
-    A node that does not answer is a warning: it is in `missing` of a list, and `on_node` of a stream is told. A list waits
-    for it for `node_timeout`. Only if no node answers, `DaemonUnreachable` is raised.
+    A node that does not answer, or cannot now, is a warning: it is in `missing` of a list, and `on_node` of a stream is
+    told. A list waits for it for `node_timeout`. Only if no node answers, `DaemonUnreachable` is raised.
     """
 
     def __init__(
