@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cofferdam import AsyncSandbox, CommandNotAllowed, CommandTimedOut, Sandbox
+from cofferdam import AsyncSandbox, CommandNotAllowed, CommandTimedOut, NotFound, Sandbox
 from cofferdam._async.posix import Posix as AsyncPosix
 from cofferdam._sync.posix import Posix, is_mounted
 from cofferdam.integrations._archive import _unpack, download, upload
@@ -39,6 +39,14 @@ def test_commands_run_in_any_directory(sandbox: Sandbox) -> None:
     assert posix.run(["pwd"], cwd="/no such").exit_code != 0
     assert posix.run(["no-such-program"]).exit_code == 127
     assert posix.run(["/etc/hostname"]).exit_code == 126
+
+
+def test_a_sandbox_that_is_gone_is_no_program_that_is_missing(endpoint: str, image: str) -> None:
+    with Sandbox.create(profile="open", image=image, endpoint=endpoint) as sandbox:
+        assert Posix(sandbox).run(["true"]).ok
+    with pytest.raises(NotFound, match="no such run"):
+        Posix(sandbox).run(["true"])
+    sandbox.close()
 
 
 def test_input_of_any_size_arrives(sandbox: Sandbox) -> None:

@@ -76,6 +76,9 @@ class Posix:
         try:
             return await self._sandbox.commands.run(argv, cwd=cwd, env=env, stdin=data, timeout=timeout)
         except NotFound as error:
+            # The sandbox itself may be gone, which is no result of a command.
+            if error.reason != "NOT_FOUND" or "resource" in error.details:
+                raise
             return CommandResult(error.call_id or "", NO_SUCH_PROGRAM, b"", f"{error.message}\n".encode())
         except CommandStopped as error:
             if error.result.ended_by not in LIMITS:
