@@ -141,17 +141,28 @@ class CofferdamBackend(BaseSandboxBackend):
                 raise SandboxNotFoundError(
                     f"Sandbox {instance_id!r} is not at {self.endpoint}: its owner made it at {handover.endpoint}."
                 ) from error
-        if run.state in ENDED:
+            has_ended = run.state in ENDED
+            if not has_ended:
+                try:
+                    # Here, and not by the renewing that begins now: the end of its lease may be near.
+                    self._client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=run_id))
+                except RunNotReady:
+                    has_ended = True
+        if has_ended:
             message = f"Sandbox {instance_id!r} has ended before it was taken."
             raise SandboxLost(message, fault="infrastructure", retry_safe=True, evidence=run.evidence)
         return self._hold(run_id, handover.config)
 
     def release_sandbox(self, instance_id: str) -> Handover:
-        """Gives a sandbox away, with a whole lease for the next owner to attach it."""
+        """Gives a sandbox away, with a whole lease for the next owner to attach it. After an error this one has it."""
         held = self._held(instance_id)
         held.sandbox.close()
-        with using("release", SandboxError):
-            self._client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=held.sandbox.run_id))
+        try:
+            with using("release", SandboxError):
+                self._client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=held.sandbox.run_id))
+        except BaseException:
+            held.sandbox._keeping.begin(self._client, held.sandbox.run_id, held.config.lease)
+            raise
         del self._sandbox_metadata[instance_id]
         return Handover(instance_id, self.endpoint, held.config)
 
