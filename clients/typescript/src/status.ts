@@ -206,7 +206,7 @@ export function leftNothing(error: unknown): boolean {
   return error instanceof errors.CofferdamError && error.reason !== "" && !error.followsLostAttempt;
 }
 
-/** Whether the daemon is away, busy or broken for now, so that it may carry out the same request later. */
+/** True if the daemon is away, busy or broken for now, so that it may carry out the same request later. */
 export function mayPass(error: errors.CofferdamError): boolean {
   if (error instanceof errors.RunLost) {
     return false;

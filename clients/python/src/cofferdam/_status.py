@@ -224,7 +224,7 @@ def left_nothing(error: BaseException) -> bool:
 
 
 def may_pass(error: errors.CofferdamError) -> bool:
-    """Whether the daemon is away, busy or broken for now, so that it may carry out the same request later."""
+    """True if the daemon is away, busy or broken for now, so that it may carry out the same request later."""
     if isinstance(error, errors.RunLost):
         return False
     is_cut = isinstance(error, errors.Cancelled) and not error.reason
