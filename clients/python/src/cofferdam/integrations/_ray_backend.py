@@ -26,7 +26,6 @@ from cofferdam.errors import (
     AwaitingApproval,
     Cancelled,
     CommandNotAllowed,
-    CommandStopped,
     CommandTimedOut,
     InfrastructureError,
     NotFound,
@@ -198,11 +197,6 @@ class CofferdamBackend(BaseSandboxBackend):
                 result = held.posix.run(argv, cwd=posixpath.normpath(directory), env=env, timeout=timeout)
             except CommandTimedOut as error:
                 raise SandboxTimeoutError(f"The command took too long and was ended: {error}") from error
-            except CommandStopped as error:
-                # One that ended its own worker has failed. One that was cancelled, or lost with its run, has no result.
-                if error.fault != "program":
-                    raise
-                return _result(error.result, began, error.message)
             except (CommandNotAllowed, ApprovalDenied, AwaitingApproval) as error:
                 took, call = time.monotonic() - began, error.call_id or ""
                 return CofferdamExecResult(CANNOT_EXECUTE, "", f"{error.message}\n", took, call, error.fault or "policy")
@@ -284,15 +278,12 @@ def _on(held: _Held, what: str, kind: type[SandboxError]) -> Iterator[None]:
             raise RunLost(message, reason=reason, call_id=error.call_id, fault=run.fault, evidence=evidence) from error
 
 
-def _result(result: CommandResult, began: float, message: str = "") -> CofferdamExecResult:
+def _result(result: CommandResult, began: float) -> CofferdamExecResult:
     code = result.exit_code if result.exit_code is not None else -1
-    if message:
-        # Cut short, it has not succeeded, also where it exited with 0.
-        code = code or -1
     return CofferdamExecResult(
         code,
         result.stdout,
-        f"{result.stderr}{message}",
+        result.stderr,
         time.monotonic() - began,
         result.call_id,
         result.fault,
