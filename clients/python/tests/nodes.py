@@ -64,6 +64,8 @@ class Node:
         self.lags = 0
         #: A reason with which lists are refused.
         self.refuses_lists = ""
+        #: Streams of events that end after one of them, as those of a daemon that stops.
+        self.cuts = 0
         #: Its log is for others.
         self.denies = False
         #: Seconds for which it says nothing.
@@ -204,6 +206,10 @@ class Node:
             yield from (v1.StreamEventsResponse(event=event) for event in self.events[-1:])
             return
         at = request.after_sequence
+        if self.cuts:
+            self.cuts -= 1
+            yield v1.StreamEventsResponse(event=self.events[at])
+            return
         while not self._ended.is_set():
             while at < len(self.events):
                 at += 1

@@ -513,6 +513,15 @@ def test_a_node_that_refuses_a_stream_ends_it(fleet: Fleet, nodes: list[Node]) -
         list(fleet.watch_events())
 
 
+def test_a_daemon_that_stops_cuts_no_list_of_events_short(fleet: Fleet, nodes: list[Node]) -> None:
+    for second in (1, 2, 3):
+        nodes[0].record(second)
+    nodes[0].cuts = 1
+    told: list[NodeInfo] = []
+    assert seen(list(fleet.watch_events(follow=False, on_node=told.append))) == [(1, 1), (1, 2), (1, 3)]
+    assert [(node.node, node.state) for node in told] == [(1, "unreachable"), (1, "serving")]
+
+
 def test_a_watch_of_a_node_that_was_too_slow_begins_anew(fleet: Fleet, nodes: list[Node]) -> None:
     nodes[0].lags = 1
     for node in nodes:

@@ -272,6 +272,12 @@ export class Position {
     return seen && seen.log === end?.log && seen.sequence <= end.sequence ? seen.sequence : 0;
   }
 
+  /** True if the log of the node was seen to this end. */
+  reaches(node: number, end: Mark | null): boolean {
+    const seen = this.#of.get(node);
+    return end === null || (seen !== undefined && seen.log === end.log && seen.sequence >= end.sequence);
+  }
+
   saw(node: number, mark: Mark): void {
     this.#of.set(node, mark);
   }

@@ -140,6 +140,17 @@ test("a node that cannot answer now is a warning", async () => {
   await assert.rejects(fleet.listRuns(), RateLimited);
 });
 
+test("a daemon that stops cuts no list of events short", async () => {
+  for (const second of [1, 2, 3]) {
+    one.record(second);
+  }
+  one.cuts = 1;
+  const told: string[] = [];
+  const events = await all(fleet.watchEvents({ follow: false, onNode: ({ state }) => told.push(state) }));
+  assert.deepEqual(seen(events).map(String), ["1,1", "1,2", "1,3"]);
+  assert.deepEqual(told, ["unreachable", "serving"]);
+});
+
 test("a watch of a node that was too slow begins anew", async () => {
   one.lags = 1;
   for (const node of nodes) {

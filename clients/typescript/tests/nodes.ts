@@ -99,6 +99,8 @@ export class Node {
   lags = 0;
   /** A reason with which lists are refused. */
   refusesLists = "";
+  /** Streams of events that end after one of them, as those of a daemon that stops. */
+  cuts = 0;
   /** Its log is for others. */
   denies = false;
   /** Seconds for which it says nothing. */
@@ -326,6 +328,11 @@ export class Node {
       }
       if (newestOnly) {
         yield* node_.events.slice(-1).map((event) => ({ event }));
+        return;
+      }
+      if (node_.cuts > 0) {
+        node_.cuts -= 1;
+        yield { event: node_.events[Number(afterSequence)] };
         return;
       }
       for (let at = Number(afterSequence); !end.aborted; ) {

@@ -256,6 +256,11 @@ class Position:
         is_there = seen is not None and end is not None and seen.log == end.log and seen.sequence <= end.sequence
         return seen.sequence if seen is not None and is_there else 0
 
+    def reaches(self, node: int, end: Mark | None) -> bool:
+        """True if the log of the node was seen to this end."""
+        seen = self.of.get(node)
+        return end is None or (seen is not None and seen.log == end.log and seen.sequence >= end.sequence)
+
     def written(self) -> str:
         raw = b"".join(_ENTRY.pack(node, mark.log, mark.sequence) for node, mark in sorted(self.of.items()))
         return _PREFIX + base64.urlsafe_b64encode(raw).decode().rstrip("=")
