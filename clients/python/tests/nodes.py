@@ -57,6 +57,8 @@ class Node:
         self.created = 0
         #: A reason with which creates are refused.
         self.refuses = ""
+        #: It failed to make the runs that it has.
+        self.refuses_again = False
         self.refuses_tokens = False
         #: Called after a run was made and before the answer.
         self.before_answer: Callable[[], None] = lambda: None
@@ -156,6 +158,9 @@ class Node:
             self.created += 1
             run = v1.Run(run_id=id_of(self.number, self.created), state=v1.Run.State.READY, created_at=stamp(time.time()))
             self.runs[request.request_id] = run
+        elif self.refuses_again:
+            blame = {"fault": "INFRASTRUCTURE", "retry_safe": "true"}
+            raise Refused("RUN_NOT_READY", grpc.StatusCode.FAILED_PRECONDITION, blame)
         self.before_answer()
         return v1.CreateRunResponse(run=run)
 

@@ -332,6 +332,21 @@ def test_a_name_is_one_sandbox_in_the_whole_fleet(fleet: Fleet, nodes: list[Node
     assert fleet.find("none") is None
 
 
+def test_a_node_that_failed_to_make_a_run_does_not_hide_the_run_of_the_next(fleet: Fleet, nodes: list[Node]) -> None:
+    first = min(nodes, key=lambda node: draw(node.number, "mine"))
+    first.runs["mine"] = v1.Run(run_id=id_of(first.number, 9), state=v1.Run.State.FAILED)
+    failed = fleet.find("mine")
+    assert failed is not None
+    assert failed.run_id == first.runs["mine"].run_id
+    first.refuses_again = True
+    made = fleet.create(profile="p", request_id="mine")
+    assert made.client.endpoint != first.socket
+    found = fleet.find("mine")
+    assert found is not None
+    assert found.run_id == made.run_id == fleet.create(profile="p", request_id="mine").run_id
+    assert sum(made_by(nodes)) == 1
+
+
 def test_a_lease_is_renewed_at_once_and_until_its_run_has_ended(fleet: Fleet, nodes: list[Node]) -> None:
     nodes[1].used_runs = nodes[2].used_runs = 90
     fleet.create(profile="p", lease=3600, keep_alive=True)

@@ -35,7 +35,8 @@ export class Placing {
     let home = number === null ? null : await this.#members.at(number);
     const name = requestId || `fleet-${newId()}`;
     if (requestId !== "") {
-      home = (await this.#members.holder(requestId))?.member ?? home;
+      const holder = await this.#members.holder(requestId);
+      home = holder?.wasMade ? holder.member : home;
     }
     const passedOver: CofferdamError[] = [];
     const tried = new Set<Member>();

@@ -363,6 +363,23 @@ test("a name is one sandbox in the whole fleet", async () => {
   assert.equal(await fleet.find("none"), null);
 });
 
+test("a node that failed to make a run does not hide the run of the next", async () => {
+  const [first] = [...nodes].sort((a, b) => (draw(a.number, "mine") < draw(b.number, "mine") ? -1 : 1));
+  assert(first !== undefined);
+  const runId = idOf(first.number, 9);
+  first.runs.set("mine", { runId, state: v1.Run_State.FAILED });
+  assert.equal((await fleet.find("mine"))?.runId, runId);
+  first.refusesAgain = true;
+  const sandbox = await fleet.create({ ...PROFILE, requestId: "mine" });
+  assert.notEqual(endpointOf(sandbox), first.endpoint);
+  assert.equal((await fleet.find("mine"))?.runId, sandbox.runId);
+  assert.equal((await fleet.create({ ...PROFILE, requestId: "mine" })).runId, sandbox.runId);
+  assert.equal(
+    made().reduce((sum, number) => sum + number),
+    1,
+  );
+});
+
 test("a lease is renewed at once, and until its run has ended", async () => {
   two.usedRuns = three.usedRuns = 90;
   await fleet.create({ ...PROFILE, lease: 3600, keepAlive: true });

@@ -91,6 +91,8 @@ export class Node {
   /** Reasons with which the next renewals of leases are refused. */
   refusedRenewals: string[] = [];
   refusesTokens = false;
+  /** It failed to make the runs that it has. */
+  refusesAgain = false;
   /** A reason with which creates are refused. */
   refuses = "";
   /** Called after a run was made and before the answer. */
@@ -277,6 +279,8 @@ export class Node {
           createdAt: timestampFromMs(Date.now()),
         };
         this.runs.set(requestId, run);
+      } else if (this.refusesAgain) {
+        throw new Refused("OVERLOADED", status.RESOURCE_EXHAUSTED);
       }
       await this.beforeAnswer();
       return { run };

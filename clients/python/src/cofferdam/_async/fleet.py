@@ -284,7 +284,7 @@ class AsyncFleet:
         if found is None:
             return None
         return await AsyncSandbox.connect(
-            found[1],
+            found[1].run_id,
             env=env,
             wait_for_approval=wait_for_approval,
             on_awaiting_approval=on_awaiting_approval,

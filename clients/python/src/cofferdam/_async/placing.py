@@ -8,7 +8,7 @@ from functools import partial
 
 from cofferdam import _requests, v1
 from cofferdam._async.member import Member
-from cofferdam._async.members import Members, none_answers
+from cofferdam._async.members import Members, none_answers, was_made
 from cofferdam._async.sandbox import ABANDONING_PAUSE, ABANDONINGS, AsyncSandbox
 from cofferdam._async.transport import Lock, sleep, together
 from cofferdam._fleet import FleetCreateOptions, draw, has_no_answer, home_of, is_away, was_refused
@@ -35,7 +35,7 @@ class Placing:
         name = request_id or f"fleet-{_requests.new_id()}"
         if request_id:
             found = await self._members.holder(request_id)
-            home = home if found is None else found[0]
+            home = found[0] if found is not None and was_made(found[1]) else home
         passed_over: list[CofferdamError] = []
         tried: list[Member] = []
         while (member := await self._chosen(home, request_id, tried)) is not None:

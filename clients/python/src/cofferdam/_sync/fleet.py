@@ -281,7 +281,7 @@ class Fleet:
         if found is None:
             return None
         return Sandbox.connect(
-            found[1],
+            found[1].run_id,
             env=env,
             wait_for_approval=wait_for_approval,
             on_awaiting_approval=on_awaiting_approval,

@@ -13,7 +13,7 @@ from cofferdam._node import node_of
 from cofferdam._settings import Patience
 from cofferdam._status import after_lost_attempt, lost
 from cofferdam._sync.member import Member
-from cofferdam._sync.members import Members, none_answers
+from cofferdam._sync.members import Members, none_answers, was_made
 from cofferdam._sync.sandbox import ABANDONING_PAUSE, ABANDONINGS, Sandbox
 from cofferdam._sync.transport import Lock, sleep, together
 from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, NotFound, RateLimited, Unavailable
@@ -36,7 +36,7 @@ class Placing:
         name = request_id or f"fleet-{_requests.new_id()}"
         if request_id:
             found = self._members.holder(request_id)
-            home = home if found is None else found[0]
+            home = found[0] if found is not None and was_made(found[1]) else home
         passed_over: list[CofferdamError] = []
         tried: list[Member] = []
         while (member := self._chosen(home, request_id, tried)) is not None:
