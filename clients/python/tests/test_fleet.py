@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -95,6 +96,14 @@ def test_a_list_has_what_all_nodes_have_by_time(fleet: Fleet, nodes: list[Node])
     alerts = fleet.alerts()
     assert [one.item.alert_id for one in alerts] == ["a0", "a2", "a1", "a4", "a3"]
     assert (alerts[0].item.severity, alerts[0].item.state, alerts.missing) == ("high", "", ())
+
+
+def test_a_node_of_a_newer_release_fails_no_list(fleet: Fleet, nodes: list[Node]) -> None:
+    newer: Any = 99
+    nodes[0].runs["x"] = v1.Run(run_id=id_of(1, 1), start_kind=newer, holds=[v1.RunHold(kind=newer)])
+    nodes[0].alerts.append(v1.Alert(alert_id="a", severity=newer))
+    (run,), (alert,) = fleet.list_runs(), fleet.alerts()
+    assert (run.item.start, run.item.holds, alert.item.severity) == ("", ("",), "")
 
 
 def test_a_dead_node_is_a_warning_and_a_dead_fleet_an_error(fleet: Fleet, nodes: list[Node]) -> None:
