@@ -10,7 +10,7 @@ import asyncio
 import sys
 from dataclasses import dataclass
 
-from cofferdam import AsyncClient, AsyncSandbox
+from cofferdam import AsyncClient, AsyncSandbox, CommandResult
 
 ACTIONS = ["+ 3", "* 2", "- 1"]
 # Distance of the total from 14.
@@ -28,6 +28,13 @@ async def act(sandbox: AsyncSandbox, action: str) -> None:
     await sandbox.commands.run(f"echo $(($(cat total) {action})) > total", timeout=10, check=True)
 
 
+def reward(check: CommandResult | None) -> float:
+    """The reward of a state. Raises for a check that the infrastructure lost, which is no reward of 0."""
+    if check is not None and check.failed_by_infrastructure:
+        raise RuntimeError(f"a check was lost: {dict(check.evidence)}")
+    return 1 / (1 + int(check.stdout)) if check is not None and check.ok else 0.0
+
+
 async def explore(client: AsyncClient, checkpoint: str, path: tuple[str, ...], steps: int) -> list[Episode]:
     """All episodes that go on from a checkpoint, with so many steps left."""
     async with await client.fork(checkpoint, len(ACTIONS)) as forks:
@@ -41,8 +48,7 @@ async def explore(client: AsyncClient, checkpoint: str, path: tuple[str, ...], s
                 episodes += await explore(client, await fork.checkpoint(f"step {len(taken)}"), taken, steps - 1)
             return episodes
         checks = [run.check for run in (await forks.compare(DISTANCE, timeout=10)).runs]
-        rewards = [1 / (1 + int(check.stdout)) if check is not None and check.ok else 0.0 for check in checks]
-        return [Episode(taken, reward) for taken, reward in zip(paths, rewards, strict=True)]
+        return [Episode(taken, reward(check)) for taken, check in zip(paths, checks, strict=True)]
 
 
 async def main(steps: int) -> None:

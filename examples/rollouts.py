@@ -2,7 +2,9 @@
 
     rollouts.py [NUMBER]     100 unless given
 
-Prints a line of JSON for each attempt, and a summary at last. The agent is a script, `attempt()`: put yours in its place.
+Prints a line of JSON for each attempt, and a summary at last. An attempt whose program never ends, or breaks its own
+sandbox, has the reward 0. Another failure, such as of the host, says nothing about it: it has no reward, and ends no other
+attempt. The agent is a script, `attempt()`: put yours in its place.
 """
 
 import asyncio
@@ -11,7 +13,7 @@ import random
 import sys
 import time
 
-from cofferdam import AsyncClient, AsyncSandbox
+from cofferdam import AsyncClient, AsyncSandbox, CofferdamError, CommandError
 
 # Makes of containers at the same time. The others wait here, where they cost nothing.
 AT_ONCE = 32
@@ -25,7 +27,19 @@ async def attempt(sandbox: AsyncSandbox, seed: int) -> None:
     await sandbox.commands.run(["sh", "answer.sh", "1", "1"], timeout=10)
 
 
+def is_own(error: CofferdamError) -> bool:
+    """True if the agent's programs have failed, also by a limit that they reached."""
+    return error.fault == "program" or (error.fault == "policy" and isinstance(error, CommandError))
+
+
 async def rollout(client: AsyncClient, slots: asyncio.Semaphore, seed: int) -> dict[str, object]:
+    try:
+        return await scored(client, slots, seed)
+    except CofferdamError as error:
+        return {"seed": seed, **({"reward": 0.0} if is_own(error) else {}), "failed": str(error)}
+
+
+async def scored(client: AsyncClient, slots: asyncio.Semaphore, seed: int) -> dict[str, object]:
     begun = time.monotonic()
     async with (
         slots,
@@ -50,8 +64,10 @@ async def main(number: int) -> None:
         for work in asyncio.as_completed([rollout(client, slots, seed) for seed in range(number)]):
             results.append(await work)
             print(json.dumps(results[-1]), flush=True)
-    reward = sum(float(str(result["reward"])) for result in results) / number
-    print(f"{number} rollouts in {time.monotonic() - begun:.1f} s, mean reward {reward:.2f}")
+    rewards = [float(str(result["reward"])) for result in results if "reward" in result]
+    mean = f"{sum(rewards) / len(rewards):.2f}" if rewards else "none"
+    took, failed = time.monotonic() - begun, number - len(rewards)
+    print(f"{number} rollouts in {took:.1f} s, mean reward {mean}, {failed} failed without a reward")
 
 
 if __name__ == "__main__":

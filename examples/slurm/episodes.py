@@ -4,7 +4,8 @@
 
 The nodes need the prolog, epilog and task prolog of deploy/slurm, which start a cofferd for each job and say where it
 listens. Prints a line of JSON for each episode, and a summary at last. A job that fails fails no other one: its episodes
-have no reward, and are counted apart from those with the reward 0. The agent is a script, `attempt()`: put yours in its
+have no reward, and are counted apart from those with the reward 0. An agent whose program never ends, or breaks its own
+sandbox, has the reward 0: otherwise it could choose to have no score. The agent is a script, `attempt()`: put yours in its
 place.
 """
 
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import submitit
 
-from cofferdam import CofferdamError, Sandbox
+from cofferdam import CofferdamError, CommandError, Sandbox
 
 TEST = '[ "$(sh answer.sh 6 7)" = 42 ] && [ "$(sh answer.sh 5 5)" = 25 ]'
 Result = dict[str, object]
@@ -26,6 +27,11 @@ def attempt(sandbox: Sandbox, seed: int) -> None:
     """An agent that guesses an operator."""
     sandbox.files.write("answer.sh", f"echo $(($1 {'+-*'[seed % 3]} $2))\n")
     sandbox.commands.run(["sh", "answer.sh", "1", "1"], timeout=10)
+
+
+def is_own(error: CofferdamError) -> bool:
+    """True if the agent's programs have failed, also by a limit that they reached."""
+    return error.fault == "program" or (error.fault == "policy" and isinstance(error, CommandError))
 
 
 def episode(seed: int) -> Result:
@@ -39,7 +45,7 @@ def episode(seed: int) -> Result:
             test = sandbox.commands.run(TEST, timeout=10)
             return {**where, "run_id": sandbox.run_id, "reward": float(test.ok)}
     except CofferdamError as error:
-        return {**where, "failed": str(error)}
+        return {**where, **({"reward": 0.0} if is_own(error) else {}), "failed": str(error)}
 
 
 def episodes(seeds: Sequence[int]) -> list[Result]:

@@ -57,8 +57,17 @@ class Node:
         self.created = 0
         #: A reason with which creates are refused.
         self.refuses = ""
+        #: It failed to make the runs that it has.
+        self.refuses_again = False
+        self.refuses_tokens = False
         #: Called after a run was made and before the answer.
         self.before_answer: Callable[[], None] = lambda: None
+        #: Watches of runs that end because their client is too slow.
+        self.lags = 0
+        #: A reason with which lists are refused.
+        self.refuses_lists = ""
+        #: Streams of events that end after one of them, as those of a daemon that stops.
+        self.cuts = 0
         #: Its log is for others.
         self.denies = False
         #: Seconds for which it says nothing.
@@ -67,6 +76,9 @@ class Node:
         self.approvals: list[v1.Approval] = []
         self.alerts: list[v1.Alert] = []
         self.tokens = 0
+        self.renewals = 0
+        #: Reasons with which the next renewals of leases are refused.
+        self.refused_renewals: list[str] = []
         self._ended = threading.Event()
         self._place = place
         self._server = grpc.server(ThreadPoolExecutor(32))
@@ -122,6 +134,8 @@ class Node:
         return v1.GetNodeResponse(node=node)
 
     def list_runs(self, request: v1.ListRunsRequest) -> v1.ListRunsResponse:
+        if self.refuses_lists:
+            raise Refused(self.refuses_lists, grpc.StatusCode.INTERNAL)
         runs = [run for name, run in self.runs.items() if request.request_id in ("", name)]
         if request.page_size == 1:
             return v1.ListRunsResponse(runs=runs[:1])
@@ -144,6 +158,9 @@ class Node:
             self.created += 1
             run = v1.Run(run_id=id_of(self.number, self.created), state=v1.Run.State.READY, created_at=stamp(time.time()))
             self.runs[request.request_id] = run
+        elif self.refuses_again:
+            blame = {"fault": "INFRASTRUCTURE", "retry_safe": "true"}
+            raise Refused("RUN_NOT_READY", grpc.StatusCode.FAILED_PRECONDITION, blame)
         self.before_answer()
         return v1.CreateRunResponse(run=run)
 
@@ -151,7 +168,15 @@ class Node:
         self.stopped.append(request.run_id)
         return v1.StopRunResponse()
 
+    def keep_alive_run(self, request: v1.KeepAliveRunRequest) -> v1.KeepAliveRunResponse:
+        self.renewals += 1
+        if self.refused_renewals:
+            raise Refused(self.refused_renewals.pop(0), grpc.StatusCode.UNAVAILABLE)
+        return v1.KeepAliveRunResponse()
+
     def issue_run_token(self, request: v1.IssueRunTokenRequest) -> v1.IssueRunTokenResponse:
+        if self.refuses_tokens:
+            raise Refused("AUDIT_UNAVAILABLE", grpc.StatusCode.UNAVAILABLE)
         self.tokens += 1
         return v1.IssueRunTokenResponse(token=f"token-{self.tokens}")
 
@@ -162,6 +187,9 @@ class Node:
         return v1.ListAlertsResponse(alerts=self.alerts)
 
     def watch_runs(self, request: v1.WatchRunsRequest) -> Iterator[v1.WatchRunsResponse]:
+        if self.lags:
+            self.lags -= 1
+            raise Refused("OVERLOADED", grpc.StatusCode.RESOURCE_EXHAUSTED)
         for run in list(self.runs.values()):
             yield v1.WatchRunsResponse(run=run)
         self._ended.wait()
@@ -183,6 +211,10 @@ class Node:
             yield from (v1.StreamEventsResponse(event=event) for event in self.events[-1:])
             return
         at = request.after_sequence
+        if self.cuts:
+            self.cuts -= 1
+            yield v1.StreamEventsResponse(event=self.events[at])
+            return
         while not self._ended.is_set():
             while at < len(self.events):
                 at += 1
@@ -214,6 +246,7 @@ METHODS = {
     "CreateRun": "create_run",
     "StopRun": "stop_run",
     "IssueRunToken": "issue_run_token",
+    "KeepAliveRun": "keep_alive_run",
     "ListApprovals": "list_approvals",
     "ListAlerts": "list_alerts",
     "WatchRuns": "watch_runs",

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -32,6 +33,7 @@ from cofferdam import (
     NodeLostError,
     NotFound,
     Overloaded,
+    RateLimited,
     Sandbox,
     Unavailable,
     v1,
@@ -39,6 +41,7 @@ from cofferdam import (
 from cofferdam._async.members import resolved
 from cofferdam._fleet import FLEET_VARIABLE, Mark, Position, draw, named, read
 from cofferdam._node import node_of
+from cofferdam._sync.transport import Background
 
 # Seconds that a question to a fleet with a node that is away may take, with a margin for a busy machine.
 IN_TIME = 3.0
@@ -66,6 +69,17 @@ def made_by(nodes: list[Node]) -> list[int]:
     return [node.created for node in nodes]
 
 
+def await_renewals(node: Node, number: int) -> None:
+    until = time.monotonic() + 10
+    while node.renewals < number:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def lives(work: Background) -> bool:
+    return work._thread.is_alive()
+
+
 # Lists.
 
 
@@ -84,6 +98,14 @@ def test_a_list_has_what_all_nodes_have_by_time(fleet: Fleet, nodes: list[Node])
     assert (alerts[0].item.severity, alerts[0].item.state, alerts.missing) == ("high", "", ())
 
 
+def test_a_node_of_a_newer_release_fails_no_list(fleet: Fleet, nodes: list[Node]) -> None:
+    newer: Any = 99
+    nodes[0].runs["x"] = v1.Run(run_id=id_of(1, 1), start_kind=newer, holds=[v1.RunHold(kind=newer)])
+    nodes[0].alerts.append(v1.Alert(alert_id="a", severity=newer))
+    (run,), (alert,) = fleet.list_runs(), fleet.alerts()
+    assert (run.item.start, run.item.holds, alert.item.severity) == ("", ("",), "")
+
+
 def test_a_dead_node_is_a_warning_and_a_dead_fleet_an_error(fleet: Fleet, nodes: list[Node]) -> None:
     assert len(fleet.list_runs().missing) == 0
     nodes[1].kill()
@@ -95,6 +117,20 @@ def test_a_dead_node_is_a_warning_and_a_dead_fleet_an_error(fleet: Fleet, nodes:
     with pytest.raises(DaemonUnreachable, match="no node of the fleet answers"):
         fleet.approvals()
     assert [node.state for node in fleet.nodes()] == ["unreachable"] * 3
+
+
+@pytest.mark.parametrize("reason", ["OVERLOADED", "RATE_LIMITED", "INTERNAL", "AUDIT_UNAVAILABLE"])
+def test_a_node_that_cannot_answer_now_is_a_warning(fleet: Fleet, nodes: list[Node], reason: str) -> None:
+    nodes[1].refuses_lists = reason
+    runs = fleet.list_runs()
+    assert [(node.node, node.failure) for node in runs.missing] == [(2, f"refused: {reason}")]
+
+
+def test_a_limit_of_all_nodes_is_no_failure_of_them(fleet: Fleet, nodes: list[Node]) -> None:
+    for node in nodes:
+        node.refuses_lists = "RATE_LIMITED"
+    with pytest.raises(RateLimited):
+        fleet.list_runs()
 
 
 def test_a_silent_node_costs_its_time_once(fleet: Fleet, nodes: list[Node]) -> None:
@@ -305,6 +341,44 @@ def test_a_name_is_one_sandbox_in_the_whole_fleet(fleet: Fleet, nodes: list[Node
     assert fleet.find("none") is None
 
 
+def test_a_node_that_failed_to_make_a_run_does_not_hide_the_run_of_the_next(fleet: Fleet, nodes: list[Node]) -> None:
+    first = min(nodes, key=lambda node: draw(node.number, "mine"))
+    first.runs["mine"] = v1.Run(run_id=id_of(first.number, 9), state=v1.Run.State.FAILED)
+    failed = fleet.find("mine")
+    assert failed is not None
+    assert failed.run_id == first.runs["mine"].run_id
+    first.refuses_again = True
+    made = fleet.create(profile="p", request_id="mine")
+    assert made.client.endpoint != first.socket
+    found = fleet.find("mine")
+    assert found is not None
+    assert found.run_id == made.run_id == fleet.create(profile="p", request_id="mine").run_id
+    assert sum(made_by(nodes)) == 1
+
+
+def test_a_lease_is_renewed_at_once_and_until_its_run_has_ended(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[1].used_runs = nodes[2].used_runs = 90
+    fleet.create(profile="p", lease=3600, keep_alive=True)
+    await_renewals(nodes[0], 1)
+    passing = ["DAEMON_STOPPING", "AUDIT_UNAVAILABLE", "RATE_LIMITED", "OVERLOADED", "INTERNAL", "TIMED_OUT"]
+    nodes[0].refused_renewals = [*passing, "RUN_NOT_READY"]
+    sandbox = fleet.create(profile="p", lease=0.3, keep_alive=True)
+    await_renewals(nodes[0], 1 + len(passing) + 1)
+    assert sandbox._keeping._work is not None
+    assert sandbox._keeping._work.wait(5)
+    assert nodes[0].renewals == 1 + len(passing) + 1
+
+
+def test_a_sandbox_that_nobody_was_given_is_not_kept_alive(fleet: Fleet, nodes: list[Node]) -> None:
+    for node in nodes:
+        node.refuses_tokens = True
+    with pytest.raises(Unavailable):
+        fleet.create(profile="p", request_id="mine", lease=3600, keep_alive=True, issue_token=True)
+    assert not [work for member in fleet._members.present for work in member.ask._transport._backgrounds if lives(work)]
+    assert sum(made_by(nodes)) == 1
+    assert not any(node.stopped for node in nodes)
+
+
 def test_what_begins_with_a_base_goes_to_its_node(fleet: Fleet, nodes: list[Node]) -> None:
     nodes[1].used_runs = 99
     fleet.create(profile="p", workspace=Base(id_of(2, 1)))
@@ -461,6 +535,25 @@ def test_a_node_that_refuses_a_stream_ends_it(fleet: Fleet, nodes: list[Node]) -
     nodes[2].denies = True
     with pytest.raises(Denied):
         list(fleet.watch_events())
+
+
+def test_a_daemon_that_stops_cuts_no_list_of_events_short(fleet: Fleet, nodes: list[Node]) -> None:
+    for second in (1, 2, 3):
+        nodes[0].record(second)
+    nodes[0].cuts = 1
+    told: list[NodeInfo] = []
+    assert seen(list(fleet.watch_events(follow=False, on_node=told.append))) == [(1, 1), (1, 2), (1, 3)]
+    assert [(node.node, node.state) for node in told] == [(1, "unreachable"), (1, "serving")]
+
+
+def test_a_watch_of_a_node_that_was_too_slow_begins_anew(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[0].lags = 1
+    for node in nodes:
+        node.runs["r"] = v1.Run(run_id=id_of(node.number, 1), created_at=stamp(node.number))
+    told: list[NodeInfo] = []
+    with closing(fleet.watch_runs(on_node=told.append)) as stream:
+        assert {next(stream).node for _ in nodes} == {1, 2, 3}
+    assert [(node.node, node.state) for node in told] == [(1, "unreachable"), (1, "serving")]
 
 
 def test_a_dead_node_is_left_out_of_a_stream_that_ends(fleet: Fleet, nodes: list[Node]) -> None:

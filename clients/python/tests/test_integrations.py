@@ -6,10 +6,20 @@ import os
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from cofferdam import AsyncSandbox, CommandNotAllowed, CommandTimedOut, Sandbox
+from cofferdam import (
+    AsyncSandbox,
+    CommandInterrupted,
+    CommandNotAllowed,
+    CommandResult,
+    CommandTimedOut,
+    NotFound,
+    Sandbox,
+)
 from cofferdam._async.posix import Posix as AsyncPosix
 from cofferdam._sync.posix import Posix, is_mounted
 from cofferdam.integrations._archive import _unpack, download, upload
@@ -39,6 +49,28 @@ def test_commands_run_in_any_directory(sandbox: Sandbox) -> None:
     assert posix.run(["pwd"], cwd="/no such").exit_code != 0
     assert posix.run(["no-such-program"]).exit_code == 127
     assert posix.run(["/etc/hostname"]).exit_code == 126
+
+
+def test_a_sandbox_that_is_gone_is_no_program_that_is_missing(endpoint: str, image: str) -> None:
+    with Sandbox.create(profile="open", image=image, endpoint=endpoint) as sandbox:
+        assert Posix(sandbox).run(["true"]).ok
+    with pytest.raises(NotFound, match="no such run"):
+        Posix(sandbox).run(["true"])
+    sandbox.close()
+
+
+@pytest.mark.parametrize("code", [None, 0, 3])
+def test_a_command_that_ended_its_own_worker_has_failed(code: int | None) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise stopped
+
+    posix = Posix(cast(Sandbox, SimpleNamespace(commands=SimpleNamespace(run=run))))
+    stopped = CommandInterrupted("the worker was ended", CommandResult("c", code, b"out", b"", fault="program"))
+    result = posix.run(["true"])
+    assert (result.exit_code, result.stdout, result.stderr) == (code or 137, "out", "the worker was ended\n")
+    stopped = CommandInterrupted("the run was stopped", CommandResult("c", code, b"", b"", fault="caller"))
+    with pytest.raises(CommandInterrupted):
+        posix.run(["true"])
 
 
 def test_input_of_any_size_arrives(sandbox: Sandbox) -> None:

@@ -12,6 +12,7 @@ import {
   InternalError,
   InvalidArgument,
   NoConnection,
+  RateLimited,
   TimedOut,
   Unavailable,
   WrongNodeError,
@@ -43,7 +44,9 @@ const KEYS: ReadonlySet<string> = new Set(["id", "address", "server_name", "weig
 
 /** True if the node does not answer, cannot work now, or is another one: of a fleet that is a warning. */
 export function isAway(error: unknown): error is CofferdamError {
-  return [NoConnection, TimedOut, Unavailable, WrongNodeError].some((kind) => error instanceof kind);
+  const isAnswer = [RateLimited, Unavailable, WrongNodeError].some((kind) => error instanceof kind);
+  const isInternal = error instanceof CofferdamError && error.reason === "INTERNAL";
+  return isAnswer || isInternal || error instanceof NoConnection || error instanceof TimedOut;
 }
 
 /** True if the node itself has not said how the request ended. */
@@ -267,6 +270,12 @@ export class Position {
   after(node: number, end: Mark | null): number {
     const seen = this.#of.get(node);
     return seen && seen.log === end?.log && seen.sequence <= end.sequence ? seen.sequence : 0;
+  }
+
+  /** True if the log of the node was seen to this end. */
+  reaches(node: number, end: Mark | null): boolean {
+    const seen = this.#of.get(node);
+    return end === null || (seen !== undefined && seen.log === end.log && seen.sequence >= end.sequence);
   }
 
   saw(node: number, mark: Mark): void {

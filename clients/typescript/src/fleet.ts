@@ -1,6 +1,6 @@
 /** `Fleet`: several daemons, each a node with a number. */
 
-import { Denied, InvalidArgument } from "./errors.js";
+import { DaemonUnreachable, Denied, InvalidArgument } from "./errors.js";
 import { type Mark, markOf, named, Position } from "./fleet-nodes.js";
 import type { Member } from "./member.js";
 import { Members } from "./members.js";
@@ -66,8 +66,8 @@ export interface WatchEventsOptions extends WatchNodesOptions {
  * console.log(runs.items.map(({ node, item }) => [node, item.runId]), "no answer:", runs.missing.map(({ node }) => node));
  * ```
  *
- * A node that does not answer is a warning: it is in `missing` of a list, and `onNode` of a stream is told. A list waits for
- * it for `nodeTimeout`. Only if no node answers, `DaemonUnreachable` is thrown.
+ * A node that does not answer, or cannot now, is a warning: it is in `missing` of a list, and `onNode` of a stream is told.
+ * A list waits for it for `nodeTimeout`. Only if no node answers, `DaemonUnreachable` is thrown.
  */
 export class Fleet implements AsyncDisposable {
   readonly #members: Members;
@@ -169,13 +169,18 @@ export class Fleet implements AsyncDisposable {
     const read = new Position(position);
     const begin: Beginning<AuditEvent> = async function* (member, _info, signal) {
       const node = member.number ?? 0;
-      const afterSequence = BigInt(read.after(node, await endOf(member, signal)));
+      const end = await endOf(member, signal);
+      const afterSequence = BigInt(read.after(node, end));
       const request = { afterSequence, follow, filter: { kinds: [...kinds] } };
       for await (const answer of member.ask.audit.streamEvents(request, { signal })) {
         const event = results.event(results.present(answer.event));
         const mark = markOf(event);
         yield [event.time, event];
         read.saw(node, mark);
+      }
+      // A daemon that stops ends its streams without an error.
+      if (!follow && kinds.length === 0 && !read.reaches(node, end)) {
+        throw new DaemonUnreachable("the daemon ended the stream before the end of its log");
       }
     };
     const merging = { begin, onNode, follow, patience: this.#patience };

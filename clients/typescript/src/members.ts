@@ -1,10 +1,19 @@
 /** All nodes of a fleet, and questions to them side by side. */
 
-import { DaemonUnreachable, Denied, NodeLostError, NotFound } from "./errors.js";
+import { DaemonUnreachable, Denied, NodeLostError, NotFound, RateLimited } from "./errors.js";
 import { checked, isAway } from "./fleet-nodes.js";
 import { Member } from "./member.js";
 import type { ClientOptions } from "./settings.js";
 import { type FleetNode, Gathered, type NodeInfo, type OfNode } from "./types.js";
+import { type Run, Run_State } from "./v1.js";
+
+/** A node with a run. */
+interface Holder {
+  member: Member;
+  runId: string;
+  /** False for a run that its node failed to make. */
+  wasMade: boolean;
+}
 
 /** Asks one node. */
 type Question<T> = (member: Member) => Promise<readonly T[]>;
@@ -55,6 +64,7 @@ export class Members {
   /** The answers of all nodes, and the nodes without one. */
   async gather<T>(question: Question<T>): Promise<Gathered<T>> {
     const missing: NodeInfo[] = [];
+    const limited: RateLimited[] = [];
     const ask = async (member: Member): Promise<readonly OfNode<T>[]> => {
       try {
         if (member.number === null) {
@@ -67,6 +77,9 @@ export class Members {
         if (!isAway(judged)) {
           throw judged;
         }
+        if (judged instanceof RateLimited) {
+          limited.push(judged);
+        }
         member.standing.failed();
         missing.push(member.unreachable(judged));
         return [];
@@ -75,25 +88,31 @@ export class Members {
     const members = this.present;
     const answers = await Promise.all(members.map(ask));
     if (missing.length === members.length) {
-      throw noneAnswers(missing.map(({ failure }) => failure));
+      // A refusal says more than a node that is away.
+      throw limited[0] ?? noneAnswers(missing.map(({ failure }) => failure));
     }
     const place = ({ endpoint }: NodeInfo) => members.findIndex((member) => member.endpoint === endpoint);
     missing.sort((one, other) => place(one) - place(other));
     return new Gathered(answers.flat(), missing);
   }
 
-  /** The node with the run of this request, and the run's id. Throws `NodeLostError` where it cannot be known. */
-  async holder(requestId: string): Promise<{ member: Member; runId: string } | null> {
+  /**
+   * The node with the run of this request, and the run's id. Throws `NodeLostError` where it cannot be known.
+   *
+   * A node on which the making of the run failed shows that, too. It comes last: the next node was asked then.
+   */
+  async holder(requestId: string): Promise<Holder | null> {
     const found = await this.gather(async (member) => {
       const { runs } = await member.ask.runs.listRuns({ requestId, pageSize: 1 }, { timeout: member.timeout });
-      return runs.map(({ runId }) => ({ member, runId }));
+      return runs.map((run) => ({ member, runId: run.runId, wasMade: wasMade(run) }));
     });
-    const [first] = found.items;
+    const holders = found.items.map(({ item }) => item);
+    const first = holders.find((holder) => holder.wasMade);
     if (first === undefined && found.missing.length > 0) {
       const message = `a node that does not answer may have the sandbox ${JSON.stringify(requestId)}: ${told(found.missing)}`;
       throw new NodeLostError(message, { requestId, retrySafe: true });
     }
-    return first?.item ?? null;
+    return first ?? holders[0] ?? null;
   }
 
   /** The node with a run whose id names none. */
@@ -122,6 +141,10 @@ export class Members {
   async close(): Promise<void> {
     await Promise.all(this.#all.map((member) => member.close()));
   }
+}
+
+function wasMade(run: Run): boolean {
+  return run.state !== Run_State.FAILED || run.readyAt !== undefined;
 }
 
 function told(missing: readonly NodeInfo[]): string {

@@ -1,6 +1,6 @@
 /** The choice of a node for a sandbox, and its making there: once, also when an answer is lost. */
 
-import { CofferdamError, NoConnection, NodeLostError, Unavailable } from "./errors.js";
+import { CofferdamError, NoConnection, NodeLostError, NotFound, RateLimited, Unavailable } from "./errors.js";
 import { draw, hasNoAnswer, homeOf, isAway, wasRefused } from "./fleet-nodes.js";
 import type { Member } from "./member.js";
 import { type Members, noneAnswers } from "./members.js";
@@ -35,7 +35,8 @@ export class Placing {
     let home = number === null ? null : await this.#members.at(number);
     const name = requestId || `fleet-${newId()}`;
     if (requestId !== "") {
-      home = (await this.#members.holder(requestId))?.member ?? home;
+      const holder = await this.#members.holder(requestId);
+      home = holder?.wasMade ? holder.member : home;
     }
     const passedOver: CofferdamError[] = [];
     const tried = new Set<Member>();
@@ -54,6 +55,8 @@ export class Placing {
         }
         return sandbox;
       } catch (error) {
+        // Its caller has no object that ends the renewing.
+        await sandbox?.close();
         const isLost = !(error instanceof CofferdamError) || error.followsLostAttempt;
         if (requestId === "" && (sandbox !== null || isLost)) {
           member.ask.transport.afterwards(() => abandoned(member, name));
@@ -177,7 +180,7 @@ async function abandoned(member: Member, name: string): Promise<void> {
       }
     } catch (error) {
       // Not now, such as without a log.
-      if (!(error instanceof Unavailable)) {
+      if (!(error instanceof NotFound || error instanceof RateLimited || error instanceof Unavailable)) {
         throw error;
       }
     }

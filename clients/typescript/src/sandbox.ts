@@ -133,8 +133,9 @@ export interface CreateOptions extends ConnectOptions {
   issueToken?: boolean;
   /**
    * A name of your own for this request, at most 128 characters. The same request with the same name is the same sandbox, also
-   * after a lost connection and from another process, and also once that has ended: there is never a fresh one behind it.
-   * `Sandbox.find` finds it. Default: none, and each call makes another sandbox.
+   * after a lost connection and from another process, and also after that has ended. The name is free once the run is
+   * deleted, as `kill` does unless the workspace stays. `Sandbox.find` finds it. Default: none, and each call makes another
+   * sandbox.
    */
   requestId?: string;
   /** Aborting it ends the making, and the run that the daemon may have made; see `create`. */

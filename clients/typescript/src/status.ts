@@ -206,6 +206,16 @@ export function leftNothing(error: unknown): boolean {
   return error instanceof errors.CofferdamError && error.reason !== "" && !error.followsLostAttempt;
 }
 
+/** True if the daemon is away, busy or broken for now, so that it may carry out the same request later. */
+export function mayPass(error: errors.CofferdamError): boolean {
+  if (error instanceof errors.RunLost) {
+    return false;
+  }
+  const isCut = error instanceof errors.Cancelled && error.reason === "";
+  const kinds = [errors.InfrastructureError, errors.NoConnection, errors.RateLimited, errors.TimedOut];
+  return isCut || kinds.some((kind) => error instanceof kind);
+}
+
 /** The error for a call that ran and failed. `ofFile`: a thing that is not found is a file. */
 export function failed(response: CallResponse, ofFile = false): errors.CofferdamError {
   const { reason = "", message = "", details = {} } = response.error ?? {};

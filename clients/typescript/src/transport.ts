@@ -34,6 +34,12 @@ export interface RequestOptions {
   signal?: AbortSignal;
 }
 
+/** Work beside that of its caller. */
+export interface Background {
+  /** Ends it, and waits for that. */
+  end(): Promise<void>;
+}
+
 /** A method with messages of these types. */
 export type Method<I extends DescMessage, O extends DescMessage> = DescMethod & { input: I; output: O };
 
@@ -61,6 +67,7 @@ export class Transport {
   #isInFleet = false;
   readonly #active = new Set<{ cancel(): void }>();
   readonly #afterwards = new Set<Promise<void>>();
+  readonly #backgrounds = new Set<Background>();
   // By run: the end of the last work in its line.
   readonly #turns = new Map<string, Promise<void>>();
 
@@ -286,6 +293,20 @@ export class Transport {
     void begun.then(() => this.#afterwards.delete(begun));
   }
 
+  /** Begins work that `close` ends. */
+  background(work: (signal: AbortSignal) => Promise<void>): Background {
+    const over = new AbortController();
+    const done = work(over.signal).catch(() => {});
+    const end = async () => {
+      over.abort();
+      await done;
+    };
+    const begun = { end };
+    this.#backgrounds.add(begun);
+    void done.then(() => this.#backgrounds.delete(begun));
+    return begun;
+  }
+
   /** Does work of a run when the work before it has ended, because a person is asked about each once more. */
   async inTurn<T>(runId: string, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
     const before = this.#turns.get(runId);
@@ -306,6 +327,7 @@ export class Transport {
   }
 
   async close(): Promise<void> {
+    await Promise.all([...this.#backgrounds].map((background) => background.end()));
     if (this.#afterwards.size > 0) {
       const end = new AbortController();
       await Promise.race([Promise.all(this.#afterwards), sleep(LAST_WAIT, end.signal).catch(() => {})]);

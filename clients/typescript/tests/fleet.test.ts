@@ -18,6 +18,7 @@ import {
   NodeLostError,
   NotFound,
   Overloaded,
+  RateLimited,
   type Sandbox,
   type Stream,
   Unavailable,
@@ -122,6 +123,50 @@ test("a dead node is a warning, and a dead fleet an error", async () => {
     (error) => error instanceof DaemonUnreachable && /no node of the fleet answers/.test(error.message),
   );
   assert.deepEqual(await states(), ["unreachable", "unreachable", "unreachable"]);
+});
+
+test("a node that cannot answer now is a warning", async () => {
+  for (const reason of ["OVERLOADED", "RATE_LIMITED", "INTERNAL", "AUDIT_UNAVAILABLE"]) {
+    two.refusesLists = reason;
+    const { missing } = await fleet.listRuns();
+    assert.deepEqual(
+      missing.map(({ node, failure }) => [node, failure]),
+      [[2, `refused: ${reason}`]],
+    );
+  }
+  for (const node of nodes) {
+    node.refusesLists = "RATE_LIMITED";
+  }
+  await assert.rejects(fleet.listRuns(), RateLimited);
+});
+
+test("a daemon that stops cuts no list of events short", async () => {
+  for (const second of [1, 2, 3]) {
+    one.record(second);
+  }
+  one.cuts = 1;
+  const told: string[] = [];
+  const events = await all(fleet.watchEvents({ follow: false, onNode: ({ state }) => told.push(state) }));
+  assert.deepEqual(seen(events).map(String), ["1,1", "1,2", "1,3"]);
+  assert.deepEqual(told, ["unreachable", "serving"]);
+});
+
+test("a watch of a node that was too slow begins anew", async () => {
+  one.lags = 1;
+  for (const node of nodes) {
+    node.runs.set("r", { runId: idOf(node.number, 1), createdAt: stamp(node.number) });
+  }
+  const told: [number | null, string][] = [];
+  await using stream = fleet.watchRuns({ onNode: ({ node, state }) => told.push([node, state]) });
+  const shown = [];
+  while (shown.length < 3) {
+    shown.push((await next(stream)).node);
+  }
+  assert.deepEqual(shown.sort(), [1, 2, 3]);
+  assert.deepEqual(told, [
+    [1, "unreachable"],
+    [1, "serving"],
+  ]);
 });
 
 test("a silent node costs its time once", async () => {
@@ -316,6 +361,54 @@ test("a name is one sandbox in the whole fleet", async () => {
   away?.runs.set("other", { runId });
   assert.equal((await fleet.create({ ...PROFILE, requestId: "other" })).runId, runId);
   assert.equal(await fleet.find("none"), null);
+});
+
+test("a node that failed to make a run does not hide the run of the next", async () => {
+  const [first] = [...nodes].sort((a, b) => (draw(a.number, "mine") < draw(b.number, "mine") ? -1 : 1));
+  assert(first !== undefined);
+  const runId = idOf(first.number, 9);
+  first.runs.set("mine", { runId, state: v1.Run_State.FAILED });
+  assert.equal((await fleet.find("mine"))?.runId, runId);
+  first.refusesAgain = true;
+  const sandbox = await fleet.create({ ...PROFILE, requestId: "mine" });
+  assert.notEqual(endpointOf(sandbox), first.endpoint);
+  assert.equal((await fleet.find("mine"))?.runId, sandbox.runId);
+  assert.equal((await fleet.create({ ...PROFILE, requestId: "mine" })).runId, sandbox.runId);
+  assert.equal(
+    made().reduce((sum, number) => sum + number),
+    1,
+  );
+});
+
+test("a lease is renewed at once, and until its run has ended", async () => {
+  two.usedRuns = three.usedRuns = 90;
+  await fleet.create({ ...PROFILE, lease: 3600, keepAlive: true });
+  await eventually(async () => one.renewals === 1, "it is not renewed at once");
+  const passing = ["DAEMON_STOPPING", "AUDIT_UNAVAILABLE", "RATE_LIMITED", "OVERLOADED", "INTERNAL", "TIMED_OUT"];
+  one.refusedRenewals = [...passing, "RUN_NOT_READY"];
+  await fleet.create({ ...PROFILE, lease: 0.3, keepAlive: true });
+  const all = 1 + passing.length + 1;
+  await eventually(async () => one.renewals === all, "a refusal ends the renewing");
+  await delay(300);
+  assert.equal(one.renewals, all);
+});
+
+test("nobody renews a lease whose sandbox was given to nobody, or whose fleet was closed", async () => {
+  for (const node of nodes) {
+    node.refusesTokens = true;
+  }
+  const renewals = () => nodes.reduce((sum, node) => sum + node.renewals, 0);
+  const options = { ...PROFILE, lease: 0.3, keepAlive: true };
+  await assert.rejects(fleet.create({ ...options, requestId: "mine", issueToken: true }), Unavailable);
+  const ended = renewals();
+  await delay(300);
+  assert.equal(renewals(), ended);
+  await fleet.create(options);
+  await eventually(async () => renewals() > ended + 2, "it is not renewed");
+  await fleet.close();
+  const closed = renewals();
+  await delay(300);
+  assert.equal(renewals(), closed);
 });
 
 test("what begins with a base goes to its node", async () => {

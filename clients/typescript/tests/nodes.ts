@@ -87,10 +87,22 @@ export class Node {
   stopped: string[] = [];
   created = 0;
   tokens = 0;
+  renewals = 0;
+  /** Reasons with which the next renewals of leases are refused. */
+  refusedRenewals: string[] = [];
+  refusesTokens = false;
+  /** It failed to make the runs that it has. */
+  refusesAgain = false;
   /** A reason with which creates are refused. */
   refuses = "";
   /** Called after a run was made and before the answer. */
   beforeAnswer: () => unknown = () => {};
+  /** Watches of runs that end because their client is too slow. */
+  lags = 0;
+  /** A reason with which lists are refused. */
+  refusesLists = "";
+  /** Streams of events that end after one of them, as those of a daemon that stops. */
+  cuts = 0;
   /** Its log is for others. */
   denies = false;
   /** Seconds for which it says nothing. */
@@ -236,6 +248,9 @@ export class Node {
       return { node: { nodeId: this.says, instance: this.instance, state: this.state, capacity, used } };
     });
     unary(runs.listRuns, ({ requestId, pageSize, pageToken }) => {
+      if (this.refusesLists !== "") {
+        throw new Refused(this.refusesLists, status.INTERNAL);
+      }
       const found = [...this.runs].filter(([name]) => requestId === "" || requestId === name).map(([, run]) => run);
       if (pageSize === 1) {
         return { runs: found.slice(0, 1) };
@@ -264,6 +279,8 @@ export class Node {
           createdAt: timestampFromMs(Date.now()),
         };
         this.runs.set(requestId, run);
+      } else if (this.refusesAgain) {
+        throw new Refused("OVERLOADED", status.RESOURCE_EXHAUSTED);
       }
       await this.beforeAnswer();
       return { run };
@@ -272,7 +289,18 @@ export class Node {
       this.stopped.push(runId);
       return {};
     });
+    unary(runs.keepAliveRun, () => {
+      this.renewals += 1;
+      const reason = this.refusedRenewals.shift();
+      if (reason !== undefined) {
+        throw new Refused(reason, status.UNAVAILABLE);
+      }
+      return {};
+    });
     unary(runs.issueRunToken, () => {
+      if (this.refusesTokens) {
+        throw new Refused("AUDIT_UNAVAILABLE", status.UNAVAILABLE);
+      }
       this.tokens += 1;
       return { token: `token-${this.tokens}` };
     });
@@ -283,6 +311,10 @@ export class Node {
     };
     const node_ = this;
     streamed(runs.watchRuns, async function* (_request, end) {
+      if (node_.lags > 0) {
+        node_.lags -= 1;
+        throw new Refused("OVERLOADED", status.RESOURCE_EXHAUSTED);
+      }
       yield* [...node_.runs.values()].map((run) => ({ run }));
       await after(end);
     });
@@ -300,6 +332,11 @@ export class Node {
       }
       if (newestOnly) {
         yield* node_.events.slice(-1).map((event) => ({ event }));
+        return;
+      }
+      if (node_.cuts > 0) {
+        node_.cuts -= 1;
+        yield { event: node_.events[Number(afterSequence)] };
         return;
       }
       for (let at = Number(afterSequence); !end.aborted; ) {

@@ -19,7 +19,7 @@ from ray.exceptions import ActorUnschedulableError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cofferdam import Client, InfrastructureError, v1
-from cofferdam.integrations.ray import CofferdamRuntime, Prefetch, SandboxTimeoutError
+from cofferdam.integrations.ray import CofferdamRuntime, Prefetch, SandboxError, SandboxTimeoutError
 
 # Of a node: attempts at the same time, and sandboxes that are ready for the next ones.
 WORKERS, AHEAD = 2, 4
@@ -59,10 +59,15 @@ class Rollouts:
         sandbox = self.runtime.attach(ray.get(self.ready.take.remote()))
         try:
             attempt(self.runtime, sandbox, seed)
-            test = self.runtime.exec(sandbox, ["sh", "test.sh"], timeout=30)
+            passed = self.runtime.exec(sandbox, ["sh", "test.sh"], timeout=30).exit_code == 0
+        except InfrastructureError:
+            raise
+        except SandboxError:
+            # Its program never ended, or has broken its own sandbox: a score of 0.
+            passed = False
         finally:
             self.runtime.delete(sandbox)
-        reward, seconds = float(test.exit_code == 0), round(time.monotonic() - began, 3)
+        reward, seconds = float(passed), round(time.monotonic() - began, 3)
         return {"episode": seed, "reward": reward, "node": self.node, "run": sandbox, "seconds": seconds}
 
 
@@ -79,6 +84,11 @@ def place(image: str, repository: str) -> tuple[list[Any], list[Worker]]:
     return ready, workers
 
 
+def without_score(seed: int, broken: int) -> dict[str, Any]:
+    """The result of an episode that was never played to its end."""
+    return {**dict.fromkeys(COLUMNS, ""), "episode": seed, "broken": broken}
+
+
 def roll_out(workers: list[Worker], number: int) -> list[dict[str, Any]]:
     """Has each episode played once to its end. One that the infrastructure broke is played anew: that is no score."""
     waiting, results, running = deque(range(number)), [], {}
@@ -93,7 +103,9 @@ def roll_out(workers: list[Worker], number: int) -> list[dict[str, Any]]:
             running[worker.episode.remote(seed)] = worker, seed
         if not running:
             if not resting:
-                raise SystemExit("no node is left")
+                print("no node is left", file=sys.stderr)
+                results += [without_score(seed, broken[seed]) for seed in waiting]
+                break
             time.sleep(1)
             continue
         for done in ray.wait(list(running), timeout=1)[0]:
@@ -110,8 +122,7 @@ def roll_out(workers: list[Worker], number: int) -> list[dict[str, Any]]:
                 if broken[seed] < BREAKS:
                     waiting.append(seed)
                 else:
-                    unknown = dict.fromkeys(COLUMNS, "")
-                    results.append({**unknown, "episode": seed, "broken": broken[seed]})
+                    results.append(without_score(seed, broken[seed]))
     return sorted(results, key=lambda result: result["episode"])
 
 

@@ -25,6 +25,7 @@ from cofferdam.errors import (
     InternalError,
     InvalidArgument,
     NoConnection,
+    RateLimited,
     TimedOut,
     Unavailable,
     WrongNodeError,
@@ -86,7 +87,8 @@ def invalid(message: str) -> InvalidArgument:
 
 def is_away(error: CofferdamError) -> bool:
     """True if the node does not answer, cannot work now, or is another one: of a fleet that is a warning."""
-    return isinstance(error, NoConnection | TimedOut | Unavailable | WrongNodeError)
+    cannot = isinstance(error, RateLimited | Unavailable) or error.reason == "INTERNAL"
+    return cannot or isinstance(error, NoConnection | TimedOut | WrongNodeError)
 
 
 def has_no_answer(error: CofferdamError) -> bool:
@@ -253,6 +255,11 @@ class Position:
         seen = self.of.get(node)
         is_there = seen is not None and end is not None and seen.log == end.log and seen.sequence <= end.sequence
         return seen.sequence if seen is not None and is_there else 0
+
+    def reaches(self, node: int, end: Mark | None) -> bool:
+        """True if the log of the node was seen to this end."""
+        seen = self.of.get(node)
+        return end is None or (seen is not None and seen.log == end.log and seen.sequence >= end.sequence)
 
     def written(self) -> str:
         raw = b"".join(_ENTRY.pack(node, mark.log, mark.sequence) for node, mark in sorted(self.of.items()))

@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -33,11 +33,25 @@ def _seconds(duration: Duration) -> float | None:
     return duration.seconds + duration.nanos / 1e9 if duration.seconds or duration.nanos else None
 
 
+class _Names(Protocol):
+    """An enum."""
+
+    def Name(self, number: Any) -> str: ...
+
+
+def _word(kind: _Names, number: int) -> str:
+    """A value of an enum as a word of this package; empty for one of a daemon that is newer than this release."""
+    try:
+        return kind.Name(number).lower()
+    except ValueError:
+        return ""
+
+
 def run_info(run: v1.Run) -> types.RunInfo:
-    start = v1.Run.StartKind.Name(run.start_kind).lower()
+    start = _word(v1.Run.StartKind, run.start_kind)
     return types.RunInfo(
         run_id=run.run_id,
-        state=cast(types.RunState, v1.Run.State.Name(run.state).lower()),
+        state=cast(types.RunState, _word(v1.Run.State, run.state)),
         profile=run.profile,
         image=run.image,
         agent_id=run.agent_id,
@@ -55,7 +69,7 @@ def run_info(run: v1.Run) -> types.RunInfo:
         start=cast(Literal["warm", "cold", ""], start if start in ("warm", "cold") else ""),
         cold_because=_cold_because(run.cold_because),
         restarts=run.restarts,
-        holds=tuple(v1.RunHold.Kind.Name(hold.kind).lower() for hold in run.holds),
+        holds=tuple(_word(v1.RunHold.Kind, hold.kind) for hold in run.holds),
         secret_env=tuple(run.secret_env),
         writable_paths=tuple(run.writable_paths),
         workspace_path=run.workspace_path,
@@ -68,7 +82,7 @@ def run_info(run: v1.Run) -> types.RunInfo:
 
 
 def _companion_info(status: v1.CompanionStatus) -> types.CompanionInfo:
-    state = v1.CompanionStatus.State.Name(status.state).lower()
+    state = _word(v1.CompanionStatus.State, status.state)
     return types.CompanionInfo(
         name=status.name,
         image=status.image,
@@ -108,7 +122,7 @@ def _model_use(counts: v1.ModelCounts) -> types.ModelUse:
 
 def _budget_bound(bound: v1.BudgetBound) -> types.BudgetBound:
     is_usd = bound.unit == v1.BudgetBound.Unit.MICRO_USD
-    scope, unit = v1.BudgetBound.Scope.Name(bound.scope).lower(), v1.BudgetBound.Unit.Name(bound.unit).lower()
+    scope, unit = _word(v1.BudgetBound.Scope, bound.scope), _word(v1.BudgetBound.Unit, bound.unit)
     return types.BudgetBound(
         scope=cast(Literal["run", "principal_day", "day"], scope),
         unit=cast(Literal["tokens", "requests", "usd"], "usd" if is_usd else unit),
@@ -122,16 +136,16 @@ def _cold_because(because: v1.Run.ColdBecause.ValueType) -> types.ColdBecause:
     """A reason in words of this package, `none-waits` for NONE_WAITS."""
     if because == v1.Run.ColdBecause.COLD_BECAUSE_UNSPECIFIED:
         return ""
-    return cast(types.ColdBecause, v1.Run.ColdBecause.Name(because).lower().replace("_", "-"))
+    return cast(types.ColdBecause, _word(v1.Run.ColdBecause, because).replace("_", "-"))
 
 
 def _ended_by(cause: v1.ExecResult.EndedBy.ValueType) -> types.EndedBy:
     """A cause in words of this package, `memory-limit` for MEMORY_LIMIT."""
-    return cast(types.EndedBy, "" if cause == _NOTHING else v1.ExecResult.EndedBy.Name(cause).lower().replace("_", "-"))
+    return cast(types.EndedBy, "" if cause == _NOTHING else _word(v1.ExecResult.EndedBy, cause).replace("_", "-"))
 
 
 def _limit(limit: v1.ExecResult.Limit.ValueType) -> types.Limit:
-    return cast(types.Limit, v1.ExecResult.Limit.Name(limit).lower().replace("_", "-"))
+    return cast(types.Limit, _word(v1.ExecResult.Limit, limit).replace("_", "-"))
 
 
 # Limits of a run that end a command, with the daemon's reason.
@@ -168,7 +182,7 @@ def command(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> CommandR
 
 def process_info(process: v1.Process) -> types.ProcessInfo:
     request = process.request
-    state = v1.Process.State.Name(process.state).lower()
+    state = _word(v1.Process.State, process.state)
     return types.ProcessInfo(
         process_id=process.process_id,
         state=cast(types.ProcessState, state),
@@ -213,12 +227,12 @@ def process(process: v1.Process, stdout: bytes, stderr: bytes) -> CommandResult:
 
 
 def session_info(session: v1.Session) -> types.SessionInfo:
-    state = v1.Session.State.Name(session.state).lower()
+    state = _word(v1.Session.State, session.state)
     return types.SessionInfo(session.session_id, cast(types.SessionState, state), process_info(session.process))
 
 
 def session(result: v1.SessionResult, output: str, omitted_bytes: int) -> types.SessionResult:
-    state = v1.SessionResult.State.Name(result.state).lower()
+    state = _word(v1.SessionResult.State, result.state)
     return types.SessionResult(
         state=cast(Literal["done", "matched", "running", "ended", "unanswered"], state),
         output=output,
@@ -236,7 +250,7 @@ def content(read: v1.ReadResult) -> bytes:
 
 
 def _entry_type(kind: v1.Entry.Type.ValueType) -> Literal["file", "directory", "symlink", "other"]:
-    name = v1.Entry.Type.Name(kind).lower()
+    name = _word(v1.Entry.Type, kind)
     return cast(Literal["file", "directory", "symlink"], name) if name in ("file", "directory", "symlink") else "other"
 
 
@@ -282,7 +296,7 @@ def patched(result: v1.PatchResult) -> types.PatchInfo:
     files = (
         types.PatchedFile(
             path=path(file.path),
-            change=cast(Literal["created", "updated", "deleted", "moved"], v1.PatchedFile.Change.Name(file.change).lower()),
+            change=cast(Literal["created", "updated", "deleted", "moved"], _word(v1.PatchedFile.Change, file.change)),
             moved_from=path(file.moved_from) if file.moved_from else None,
             sha256=file.sha256_after or None,
         )
@@ -335,7 +349,7 @@ Status = Literal["succeeded", "failed", "pending_approval", "denied", "running"]
 
 
 def status(response: v1.CallResponse) -> Status:
-    return cast(Status, v1.CallResponse.Status.Name(response.status).lower())
+    return cast(Status, _word(v1.CallResponse.Status, response.status))
 
 
 def call_info(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> types.CallInfo:
@@ -363,7 +377,7 @@ def tool_output(response: v1.CallResponse) -> types.ToolOutput:
 
 
 def approval(message: v1.Approval) -> types.ApprovalInfo:
-    state = v1.Approval.State.Name(message.state).lower()
+    state = _word(v1.Approval.State, message.state)
     return types.ApprovalInfo(
         approval_id=message.approval_id,
         state=cast(Literal["pending", "approved", "denied", "expired", "cancelled"], state),
@@ -382,7 +396,7 @@ def approval(message: v1.Approval) -> types.ApprovalInfo:
 
 
 def alert(message: v1.Alert) -> types.AlertInfo:
-    severity, state = v1.Alert.Severity.Name(message.severity).lower(), v1.Alert.State.Name(message.state).lower()
+    severity, state = _word(v1.Alert.Severity, message.severity), _word(v1.Alert.State, message.state)
     return types.AlertInfo(
         alert_id=message.alert_id,
         rule=message.rule,
@@ -439,7 +453,7 @@ def event(message: v1.AuditEvent) -> types.AuditEvent:
 def _changed(change: v1.FileChange) -> types.ChangedFile:
     return types.ChangedFile(
         path=change.path,
-        change=cast(Literal["added", "modified", "deleted"], v1.FileChange.Kind.Name(change.kind).lower()),
+        change=cast(Literal["added", "modified", "deleted"], _word(v1.FileChange.Kind, change.kind)),
         type=change.file_type,
         size=change.size_bytes,
         objection=change.objection,

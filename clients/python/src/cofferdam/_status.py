@@ -223,6 +223,16 @@ def left_nothing(error: BaseException) -> bool:
     return isinstance(error, errors.CofferdamError) and bool(error.reason) and not error._follows_lost_attempt
 
 
+def may_pass(error: errors.CofferdamError) -> bool:
+    """True if the daemon is away, busy or broken for now, so that it may carry out the same request later."""
+    if isinstance(error, errors.RunLost):
+        return False
+    is_cut = isinstance(error, errors.Cancelled) and not error.reason
+    return is_cut or isinstance(
+        error, errors.InfrastructureError | errors.NoConnection | errors.RateLimited | errors.TimedOut
+    )
+
+
 def is_void(details: Mapping[str, str]) -> bool:
     """Whether the files that a reviewer saw have changed since. Nothing was done; another consent has to be asked for."""
     return details.get("approval") == "void"

@@ -13,7 +13,7 @@ from minisweagent.exceptions import Submitted
 from minisweagent.models.test_models import DeterministicModel
 from people import approve_next
 
-from cofferdam import ApprovalRequired, InfrastructureError
+from cofferdam import ApprovalRequired, InfrastructureError, NotFound
 from cofferdam.integrations.minisweagent import SUBMIT, CofferdamEnvironment
 
 
@@ -48,6 +48,12 @@ def test_a_lost_sandbox_ends_the_agent_and_is_no_output_for_the_model(environmen
         with pytest.raises(InfrastructureError) as lost:
             run(environment, "true")
         assert lost.value.evidence["engine.exit_code"] == "137"
+
+
+def test_a_sandbox_that_is_gone_is_no_output_for_the_model(environment: CofferdamEnvironment) -> None:
+    environment.cleanup()
+    with pytest.raises(NotFound, match="no such run"):
+        run(environment, "true")
 
 
 def test_ended_and_refused_commands_are_shown_to_the_model(environment: CofferdamEnvironment, image: str) -> None:

@@ -276,6 +276,15 @@ def test_a_sandbox_goes_from_one_owner_to_the_next(runtime: CofferdamRuntime, im
         runtime.attach(handover)
 
 
+def test_a_sandbox_that_is_taken_late_has_a_whole_lease_again(runtime: CofferdamRuntime, image: str) -> None:
+    first = CofferdamRuntime()
+    handover = first.release(first.create(image, lease=2 * SHORT))
+    time.sleep(1.6 * SHORT)
+    made = runtime.attach(handover)
+    time.sleep(SHORT)
+    assert runtime.get_status(made) is SandboxStatus.RUNNING
+
+
 def test_a_sandbox_that_ended_before_it_was_taken_is_a_failure_of_the_infrastructure(
     runtime: CofferdamRuntime, image: str
 ) -> None:

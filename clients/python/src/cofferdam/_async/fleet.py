@@ -24,7 +24,7 @@ from cofferdam._async.transport import aside
 from cofferdam._fleet import DnsName, FleetCreateOptions, Mark, Position, invalid, named
 from cofferdam._node import node_of
 from cofferdam._options import OnAwaitingApproval
-from cofferdam.errors import Denied
+from cofferdam.errors import DaemonUnreachable, Denied
 from cofferdam.types import (
     AlertInfo,
     ApprovalInfo,
@@ -55,8 +55,8 @@ class AsyncFleet:
         print([(one.node, one.item.run_id) for one in runs], "no answer:", [node.node for node in runs.missing])
     ```
 
-    A node that does not answer is a warning: it is in `missing` of a list, and `on_node` of a stream is told. A list waits
-    for it for `node_timeout`. Only if no node answers, `DaemonUnreachable` is raised.
+    A node that does not answer, or cannot now, is a warning: it is in `missing` of a list, and `on_node` of a stream is
+    told. A list waits for it for `node_timeout`. Only if no node answers, `DaemonUnreachable` is raised.
     """
 
     def __init__(
@@ -186,9 +186,9 @@ class AsyncFleet:
         read = Position(dict(given.of))
 
         async def begin(member: Member, info: NodeInfo) -> AsyncGenerator[tuple[datetime, tuple[Mark, AuditEvent]], None]:
-            node = member.number or 0
+            node, end = member.number or 0, await end_of(member)
             request = v1.StreamEventsRequest(
-                after_sequence=read.after(node, await end_of(member)), follow=follow, filter=v1.EventFilter(kinds=kinds)
+                after_sequence=read.after(node, end), follow=follow, filter=v1.EventFilter(kinds=kinds)
             )
             async with aclosing(member.ask.audit.stream_events(request)) as events:
                 async for answer in events:
@@ -196,6 +196,9 @@ class AsyncFleet:
                     mark = Mark.of(event)
                     yield event.time, (mark, event)
                     read.of[node] = mark
+            # A daemon that stops ends its streams without an error.
+            if not follow and not kinds and not read.reaches(node, end):
+                raise DaemonUnreachable("the daemon ended the stream before the end of its log")
 
         items = merged(self._members.present, begin, on_node, follow=follow, patience=self._patience)
         async with aclosing(items) as passed:
@@ -281,7 +284,7 @@ class AsyncFleet:
         if found is None:
             return None
         return await AsyncSandbox.connect(
-            found[1],
+            found[1].run_id,
             env=env,
             wait_for_approval=wait_for_approval,
             on_awaiting_approval=on_awaiting_approval,

@@ -3,7 +3,8 @@
 from cofferdam import v1
 from cofferdam._async.client import AsyncClient
 from cofferdam._async.transport import Background, Lock, sleep
-from cofferdam.errors import CofferdamError, NoConnection
+from cofferdam._status import may_pass
+from cofferdam.errors import CofferdamError
 
 # Renewals in a lease: two may be late or lost.
 RENEWALS = 3
@@ -34,12 +35,14 @@ class Keeping:
 
 
 async def keep(client: AsyncClient, run_id: str, lease: float) -> None:
-    """Renews it until the run has ended. A daemon that comes back gives the run one lease to be renewed in."""
+    """Renews it until the run has ended. A daemon that comes back gives the run one lease to be renewed in.
+
+    Begins at once: of a run that was found or taken over, most of the lease may be over.
+    """
     while True:
-        await sleep(lease / RENEWALS)
         try:
             await client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=run_id), timeout=TIMEOUT)
-        except NoConnection:
-            continue
-        except CofferdamError:
-            return
+        except CofferdamError as error:
+            if not may_pass(error):
+                return
+        await sleep(lease / RENEWALS)

@@ -13,7 +13,7 @@ from cofferdam._async.member import Member
 from cofferdam._async.transport import together
 from cofferdam._fleet import DnsName, checked, is_away
 from cofferdam._status import lost
-from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, NotFound
+from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, NotFound, RateLimited
 from cofferdam.types import FleetNode, Gathered, NodeInfo, OfNode, Tls
 
 Item = TypeVar("Item")
@@ -74,6 +74,7 @@ class Members:
 
     async def gather(self, question: Question[Item]) -> Gathered[Item]:
         """The answers of all nodes, and the nodes without one."""
+        limited: list[RateLimited] = []
 
         async def ask(member: Member) -> Sequence[Item] | NodeInfo:
             try:
@@ -84,6 +85,8 @@ class Members:
                 error = member.judged(error)
                 if not is_away(error):
                     raise error from None
+                if isinstance(error, RateLimited):
+                    limited.append(error)
                 member.standing.failed()
                 return member.unreachable(error)
 
@@ -91,7 +94,8 @@ class Members:
         answers = await together([partial(ask, member) for member in members])
         missing = tuple(answer for answer in answers if isinstance(answer, NodeInfo))
         if len(missing) == len(members):
-            raise none_answers([one.failure for one in missing])
+            # A refusal says more than a node that is away.
+            raise limited[0] if limited else none_answers([one.failure for one in missing])
         items = [
             OfNode(member.number or 0, item)
             for member, answer in zip(members, answers, strict=True)
@@ -100,17 +104,21 @@ class Members:
         ]
         return Gathered(tuple(items), missing)
 
-    async def holder(self, request_id: str) -> tuple[Member, str] | None:
-        """The node with the run of this request, and the run's id. Raises `NodeLostError` where it cannot be known."""
+    async def holder(self, request_id: str) -> tuple[Member, v1.Run] | None:
+        """The node with the run of this request, and the run. Raises `NodeLostError` where it cannot be known.
 
-        async def ask(member: Member) -> Sequence[tuple[Member, str]]:
+        A node on which the making of the run failed shows that, too. It comes last: the next node was asked then.
+        """
+
+        async def ask(member: Member) -> Sequence[tuple[Member, v1.Run]]:
             request = v1.ListRunsRequest(request_id=request_id, page_size=1)
             page = await member.ask.runs.list_runs(request, timeout=member.timeout)
-            return [(member, run.run_id) for run in page.runs]
+            return [(member, run) for run in page.runs]
 
         found = await self.gather(ask)
-        if found.items:
-            return found.items[0].item
+        held = sorted((one.item for one in found.items), key=lambda one: not was_made(one[1]))
+        if held and was_made(held[0][1]):
+            return held[0]
         if found.missing:
             told = "; ".join(node.failure for node in found.missing[:5])
             raise lost(
@@ -118,7 +126,7 @@ class Members:
                 request_id,
                 retry_safe=True,
             )
-        return None
+        return held[0] if held else None
 
     async def keeper(self, run_id: str) -> Member:
         """The node with a run whose id names none."""
@@ -140,6 +148,11 @@ class Members:
     async def close(self) -> None:
         for member in self._all:
             await member.close()
+
+
+def was_made(run: v1.Run) -> bool:
+    """False for a run whose node failed to make it."""
+    return run.state != v1.Run.State.FAILED or run.HasField("ready_at")
 
 
 def none_answers(told: Sequence[str]) -> DaemonUnreachable:

@@ -111,7 +111,9 @@ class Feed(Generic[Item]):
         return self._silent_since is None or time.monotonic() < self._silent_since + HOLD
 
     def close(self) -> None:
+        """Has it end, without waiting for that."""
         self._box.close()
+        self._work.cancel()
 
     async def end(self) -> None:
         await self._work.end()

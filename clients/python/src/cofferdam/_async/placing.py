@@ -8,14 +8,14 @@ from functools import partial
 
 from cofferdam import _requests, v1
 from cofferdam._async.member import Member
-from cofferdam._async.members import Members, none_answers
+from cofferdam._async.members import Members, none_answers, was_made
 from cofferdam._async.sandbox import ABANDONING_PAUSE, ABANDONINGS, AsyncSandbox
 from cofferdam._async.transport import Lock, sleep, together
 from cofferdam._fleet import FleetCreateOptions, draw, has_no_answer, home_of, is_away, was_refused
 from cofferdam._node import node_of
 from cofferdam._settings import Patience
 from cofferdam._status import after_lost_attempt, lost
-from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, Unavailable
+from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, NotFound, RateLimited, Unavailable
 
 
 class Placing:
@@ -35,7 +35,7 @@ class Placing:
         name = request_id or f"fleet-{_requests.new_id()}"
         if request_id:
             found = await self._members.holder(request_id)
-            home = home if found is None else found[0]
+            home = found[0] if found is not None and was_made(found[1]) else home
         passed_over: list[CofferdamError] = []
         tried: list[Member] = []
         while (member := await self._chosen(home, request_id, tried)) is not None:
@@ -119,8 +119,9 @@ class Placing:
         try:
             await sandbox.issue_token()
         except BaseException:
+            # Its caller has no object that ends the renewing.
+            await sandbox._keeping.end()
             if abandons:
-                await sandbox._keeping.end()
                 member.ask._transport.afterwards(abandoned(member, name))
             raise
 
@@ -139,7 +140,7 @@ async def abandoned(member: Member, name: str) -> None:
     with suppress(CofferdamError):
         for _ in range(ABANDONINGS):
             # Not now, such as without a log.
-            with suppress(Unavailable):
+            with suppress(NotFound, RateLimited, Unavailable):
                 request = v1.ListRunsRequest(request_id=name, page_size=1)
                 page = await member.ask.runs.list_runs(request, timeout=member.timeout)
                 if page.runs:

@@ -25,6 +25,8 @@ LARGEST_INPUT = 1024 * 1024
 PIECE = LARGEST_INPUT // 4 * 3
 # Exit code of shells for a program that they cannot find.
 NO_SUCH_PROGRAM = 127
+# Exit code of shells for a program that was killed.
+KILLED = 137
 
 _IN_DIRECTORY = 'cd -- "$1" && shift && exec "$@"'
 _FROM_FILE = 'exec < "$1" && shift && exec "$@"'
@@ -65,8 +67,9 @@ class Posix:
         stdin: str | bytes | None = None,
         timeout: float | None = None,
     ) -> CommandResult:
-        """As a shell would: a program that is not there is exit code 127, one that cannot be run 126, and one that a limit
-        ended 137 or 153, each with what happened at the end of standard error. Otherwise raises like `commands.run`.
+        """As a shell would: a program that is not there is exit code 127, one that cannot be run 126, one that a limit
+        ended 137 or 153, and one that ended the worker beside it 137, each with what happened at the end of standard error.
+        Otherwise raises like `commands.run`.
         """
         data = stdin.encode() if isinstance(stdin, str) else stdin
         if data is not None and len(data) > LARGEST_INPUT:
@@ -76,12 +79,18 @@ class Posix:
         try:
             return await self._sandbox.commands.run(argv, cwd=cwd, env=env, stdin=data, timeout=timeout)
         except NotFound as error:
+            # The sandbox itself may be gone, which is no result of a command.
+            if error.reason != "NOT_FOUND" or "resource" in error.details:
+                raise
             return CommandResult(error.call_id or "", NO_SUCH_PROGRAM, b"", f"{error.message}\n".encode())
         except CommandStopped as error:
-            if error.result.ended_by not in LIMITS:
+            result, told = error.result, f"{error.message}\n".encode()
+            if result.ended_by in LIMITS:
+                return replace(result, stderr_bytes=result.stderr_bytes + told)
+            # A program must not be able to have its result thrown away: one that ended its own worker has failed.
+            if error.fault != "program":
                 raise
-            told = f"{error.message}\n".encode()
-            return replace(error.result, stderr_bytes=error.result.stderr_bytes + told)
+            return replace(result, exit_code=result.exit_code or KILLED, stderr_bytes=result.stderr_bytes + told)
         except CofferdamError as error:
             if "exit_code" not in error.details:
                 raise

@@ -79,6 +79,7 @@ class Background:
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
         self._task = asyncio.ensure_future(work)
+        self._is_ending = False
 
     async def wait(self, timeout: float | None) -> bool:
         """Whether it has ended by itself, after so many seconds at most. Raises its error."""
@@ -89,10 +90,16 @@ class Background:
         self._task.result()
         return True
 
-    async def end(self) -> None:
-        """Ends it, and waits for that. Not where the work itself calls this: it has to return."""
-        if self._task is not asyncio.current_task():
+    def cancel(self) -> None:
+        """Has it end, once. Not where the work itself calls this: it has to return."""
+        if self._task is not asyncio.current_task() and not self._is_ending:
+            self._is_ending = True
             self._task.cancel()
+
+    async def end(self) -> None:
+        """Ends it, and waits for that."""
+        self.cancel()
+        if self._task is not asyncio.current_task():
             await asyncio.wait([self._task])
 
     def when_done(self, callback: Callable[[], None]) -> None:
@@ -277,7 +284,10 @@ class Transport:
         return grpc.aio.secure_channel(it.target, credentials, options=it.options)
 
     async def close(self) -> None:
-        for background in list(self._backgrounds):
+        backgrounds = list(self._backgrounds)
+        for background in backgrounds:
+            background.cancel()
+        for background in backgrounds:
             await background.end()
         # One of them may be the caller.
         others = {task for task in self._afterwards if task is not asyncio.current_task()}

@@ -25,7 +25,7 @@ from cofferdam._sync.merge import BEGIN_TIMEOUT, Beginning, merged
 from cofferdam._sync.placing import Placing
 from cofferdam._sync.sandbox import Sandbox
 from cofferdam._sync.transport import aside
-from cofferdam.errors import Denied
+from cofferdam.errors import DaemonUnreachable, Denied
 from cofferdam.types import (
     AlertInfo,
     ApprovalInfo,
@@ -56,8 +56,8 @@ class Fleet:
         print([(one.node, one.item.run_id) for one in runs], "no answer:", [node.node for node in runs.missing])
     ```
 
-    A node that does not answer is a warning: it is in `missing` of a list, and `on_node` of a stream is told. A list waits
-    for it for `node_timeout`. Only if no node answers, `DaemonUnreachable` is raised.
+    A node that does not answer, or cannot now, is a warning: it is in `missing` of a list, and `on_node` of a stream is
+    told. A list waits for it for `node_timeout`. Only if no node answers, `DaemonUnreachable` is raised.
     """
 
     def __init__(
@@ -185,9 +185,9 @@ class Fleet:
         read = Position(dict(given.of))
 
         def begin(member: Member, info: NodeInfo) -> Generator[tuple[datetime, tuple[Mark, AuditEvent]], None]:
-            node = member.number or 0
+            node, end = member.number or 0, end_of(member)
             request = v1.StreamEventsRequest(
-                after_sequence=read.after(node, end_of(member)), follow=follow, filter=v1.EventFilter(kinds=kinds)
+                after_sequence=read.after(node, end), follow=follow, filter=v1.EventFilter(kinds=kinds)
             )
             with closing(member.ask.audit.stream_events(request)) as events:
                 for answer in events:
@@ -195,6 +195,9 @@ class Fleet:
                     mark = Mark.of(event)
                     yield event.time, (mark, event)
                     read.of[node] = mark
+            # A daemon that stops ends its streams without an error.
+            if not follow and not kinds and not read.reaches(node, end):
+                raise DaemonUnreachable("the daemon ended the stream before the end of its log")
 
         items = merged(self._members.present, begin, on_node, follow=follow, patience=self._patience)
         with closing(items) as passed:
@@ -278,7 +281,7 @@ class Fleet:
         if found is None:
             return None
         return Sandbox.connect(
-            found[1],
+            found[1].run_id,
             env=env,
             wait_for_approval=wait_for_approval,
             on_awaiting_approval=on_awaiting_approval,

@@ -2,9 +2,10 @@
 """The lease of a run, renewed as long as its sandbox object wants it."""
 
 from cofferdam import v1
+from cofferdam._status import may_pass
 from cofferdam._sync.client import Client
 from cofferdam._sync.transport import Background, Lock, sleep
-from cofferdam.errors import CofferdamError, NoConnection
+from cofferdam.errors import CofferdamError
 
 # Renewals in a lease: two may be late or lost.
 RENEWALS = 3
@@ -35,12 +36,14 @@ class Keeping:
 
 
 def keep(client: Client, run_id: str, lease: float) -> None:
-    """Renews it until the run has ended. A daemon that comes back gives the run one lease to be renewed in."""
+    """Renews it until the run has ended. A daemon that comes back gives the run one lease to be renewed in.
+
+    Begins at once: of a run that was found or taken over, most of the lease may be over.
+    """
     while True:
-        sleep(lease / RENEWALS)
         try:
             client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=run_id), timeout=TIMEOUT)
-        except NoConnection:
-            continue
-        except CofferdamError:
-            return
+        except CofferdamError as error:
+            if not may_pass(error):
+                return
+        sleep(lease / RENEWALS)

@@ -112,7 +112,9 @@ class Feed(Generic[Item]):
         return self._silent_since is None or time.monotonic() < self._silent_since + HOLD
 
     def close(self) -> None:
+        """Has it end, without waiting for that."""
         self._box.close()
+        self._work.cancel()
 
     def end(self) -> None:
         self._work.end()

@@ -13,10 +13,10 @@ from cofferdam._node import node_of
 from cofferdam._settings import Patience
 from cofferdam._status import after_lost_attempt, lost
 from cofferdam._sync.member import Member
-from cofferdam._sync.members import Members, none_answers
+from cofferdam._sync.members import Members, none_answers, was_made
 from cofferdam._sync.sandbox import ABANDONING_PAUSE, ABANDONINGS, Sandbox
 from cofferdam._sync.transport import Lock, sleep, together
-from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, Unavailable
+from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, NotFound, RateLimited, Unavailable
 
 
 class Placing:
@@ -36,7 +36,7 @@ class Placing:
         name = request_id or f"fleet-{_requests.new_id()}"
         if request_id:
             found = self._members.holder(request_id)
-            home = home if found is None else found[0]
+            home = found[0] if found is not None and was_made(found[1]) else home
         passed_over: list[CofferdamError] = []
         tried: list[Member] = []
         while (member := self._chosen(home, request_id, tried)) is not None:
@@ -120,8 +120,9 @@ class Placing:
         try:
             sandbox.issue_token()
         except BaseException:
+            # Its caller has no object that ends the renewing.
+            sandbox._keeping.end()
             if abandons:
-                sandbox._keeping.end()
                 member.ask._transport.afterwards(abandoned(member, name))
             raise
 
@@ -140,7 +141,7 @@ def abandoned(member: Member, name: str) -> None:
     with suppress(CofferdamError):
         for _ in range(ABANDONINGS):
             # Not now, such as without a log.
-            with suppress(Unavailable):
+            with suppress(NotFound, RateLimited, Unavailable):
                 request = v1.ListRunsRequest(request_id=name, page_size=1)
                 page = member.ask.runs.list_runs(request, timeout=member.timeout)
                 if page.runs:

@@ -177,8 +177,9 @@ class Sandbox:
         arrival, as long as its own timeout allows (with `wait_for_approval` until the reviewer has decided), or "raise"
         `AwaitingApproval` at once.
         `request_id`: a name of your own for this request, at most 128 characters. The same request with the same name is
-        the same sandbox, also after a lost connection and from another process, and also once that has ended: it never
-        becomes a fresh one. `find` finds it. Default: none, and each call makes another sandbox.
+        the same sandbox, also after a lost connection and from another process, and also after that has ended. The name is
+        free once the run is deleted, as `kill` does unless the workspace stays. `find` finds it. Default: none, and each
+        call makes another sandbox.
         `client`, else `endpoint`, `token` and `tls`: the daemon; default: see `Client`. A client that is given stays
         open.
 

@@ -102,15 +102,20 @@ class Background:
             raise self._error
         return True
 
-    def end(self) -> None:
-        """Ends it, and waits for that. Not where the work itself calls this: it has to return."""
+    def cancel(self) -> None:
+        """Has it end. Not where the work itself calls this: it has to return."""
         if self._thread is threading.current_thread():
             return
         with self._holding:
             self._is_ending.set()
             if self._call is not None:
                 self._call.cancel()
-        self._thread.join()
+
+    def end(self) -> None:
+        """Ends it, and waits for that."""
+        self.cancel()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
 
 
 def together(works: Sequence[Callable[[], Result]]) -> list[Result]:
@@ -126,6 +131,8 @@ def together(works: Sequence[Callable[[], Result]]) -> list[Result]:
         for background in begun:
             background.wait(None)
     except BaseException:
+        for background in begun:
+            background.cancel()
         for background in begun:
             background.end()
         raise
@@ -340,6 +347,8 @@ class Transport:
     def close(self) -> None:
         with self._opening:
             backgrounds = list(self._backgrounds)
+        for background in backgrounds:
+            background.cancel()
         for background in backgrounds:
             background.end()
         channel, self._channel = self._channel, None

@@ -26,7 +26,6 @@ from cofferdam.errors import (
     AwaitingApproval,
     Cancelled,
     CommandNotAllowed,
-    CommandStopped,
     CommandTimedOut,
     InfrastructureError,
     NotFound,
@@ -141,17 +140,28 @@ class CofferdamBackend(BaseSandboxBackend):
                 raise SandboxNotFoundError(
                     f"Sandbox {instance_id!r} is not at {self.endpoint}: its owner made it at {handover.endpoint}."
                 ) from error
-        if run.state in ENDED:
+            has_ended = run.state in ENDED
+            if not has_ended:
+                try:
+                    # Here, and not by the renewing that begins now: the end of its lease may be near.
+                    self._client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=run_id))
+                except RunNotReady:
+                    has_ended = True
+        if has_ended:
             message = f"Sandbox {instance_id!r} has ended before it was taken."
             raise SandboxLost(message, fault="infrastructure", retry_safe=True, evidence=run.evidence)
         return self._hold(run_id, handover.config)
 
     def release_sandbox(self, instance_id: str) -> Handover:
-        """Gives a sandbox away, with a whole lease for the next owner to attach it."""
+        """Gives a sandbox away, with a whole lease for the next owner to attach it. After an error this one has it."""
         held = self._held(instance_id)
         held.sandbox.close()
-        with using("release", SandboxError):
-            self._client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=held.sandbox.run_id))
+        try:
+            with using("release", SandboxError):
+                self._client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=held.sandbox.run_id))
+        except BaseException:
+            held.sandbox._keeping.begin(self._client, held.sandbox.run_id, held.config.lease)
+            raise
         del self._sandbox_metadata[instance_id]
         return Handover(instance_id, self.endpoint, held.config)
 
@@ -187,11 +197,6 @@ class CofferdamBackend(BaseSandboxBackend):
                 result = held.posix.run(argv, cwd=posixpath.normpath(directory), env=env, timeout=timeout)
             except CommandTimedOut as error:
                 raise SandboxTimeoutError(f"The command took too long and was ended: {error}") from error
-            except CommandStopped as error:
-                # One that ended its own worker has failed. One that was cancelled, or lost with its run, has no result.
-                if error.fault != "program":
-                    raise
-                return _result(error.result, began, error.message)
             except (CommandNotAllowed, ApprovalDenied, AwaitingApproval) as error:
                 took, call = time.monotonic() - began, error.call_id or ""
                 return CofferdamExecResult(CANNOT_EXECUTE, "", f"{error.message}\n", took, call, error.fault or "policy")
@@ -273,15 +278,12 @@ def _on(held: _Held, what: str, kind: type[SandboxError]) -> Iterator[None]:
             raise RunLost(message, reason=reason, call_id=error.call_id, fault=run.fault, evidence=evidence) from error
 
 
-def _result(result: CommandResult, began: float, message: str = "") -> CofferdamExecResult:
+def _result(result: CommandResult, began: float) -> CofferdamExecResult:
     code = result.exit_code if result.exit_code is not None else -1
-    if message:
-        # Cut short, it has not succeeded, also where it exited with 0.
-        code = code or -1
     return CofferdamExecResult(
         code,
         result.stdout,
-        f"{result.stderr}{message}",
+        result.stderr,
         time.monotonic() - began,
         result.call_id,
         result.fault,

@@ -11,7 +11,7 @@ import ray
 from ray.experimental.sandbox.backend.base import SandboxStatus
 from ray.experimental.sandbox.exceptions import SandboxError, SandboxTimeoutError
 
-from cofferdam.errors import ApprovalRequired, InfrastructureError
+from cofferdam.errors import InfrastructureError
 from cofferdam.integrations._ray_backend import CofferdamRuntime
 from cofferdam.integrations._ray_settings import Handover
 
@@ -57,8 +57,9 @@ class PrefetchActor:
             try:
                 instance_id = self._ready.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
-                if self._error is not None:
-                    raise self._error from None
+                error = self._error
+                if error is not None:
+                    raise error from None
                 raise SandboxTimeoutError(f"No sandbox was ready in {timeout:g} seconds.") from None
             self._room.release()
             # One that was lost while it waited is nobody's failure.
@@ -87,7 +88,8 @@ class PrefetchActor:
             try:
                 self._ready.put(self._runtime.create(self._image, request_id=request_id, **self._options))
                 self._error, pause, request_id, repeated = None, PAUSE, _new_id(), False
-            except (SandboxError, ApprovalRequired, ValueError, TypeError) as error:
+            except Exception as error:
+                # Of any kind: a maker that ended would leave fewer of them, and at last none.
                 self._error = error
                 self._room.release()
                 # Once more the same request: its sandbox may be there, and only the answer was lost.

@@ -9,7 +9,7 @@ from minisweagent.utils.serialize import recursive_merge
 from pydantic import BaseModel
 
 from cofferdam import CofferdamError, Sandbox
-from cofferdam.errors import ApprovalRequired, CommandError, InfrastructureError
+from cofferdam.errors import ApprovalRequired, CommandError, InfrastructureError, NoConnection
 from cofferdam.integrations._shell import Said, merged, said, said_of
 
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
@@ -57,12 +57,15 @@ class CofferdamEnvironment:
         argv = merged(action.get("command", ""), tuple(self.config.interpreter))
         try:
             done = said(self.sandbox.commands.run(argv, cwd=cwd or self.config.cwd, timeout=timeout or self.config.timeout))
-        except (ApprovalRequired, InfrastructureError):
-            # The second one ends the run of the agent with an error, and not with what it has submitted.
+        except (ApprovalRequired, InfrastructureError, NoConnection):
+            # The last two end the run of the agent with an error, and not with what it has submitted.
             raise
         except CommandError as error:
             return self._failed(error, said_of(error))
         except CofferdamError as error:
+            if error.details.get("resource") == "run":
+                # The sandbox is gone: the model can do nothing about it.
+                raise
             return self._failed(error, Said(error.message, -1))
         self._check_submitted(done)
         return {"output": done.output, "returncode": done.exit_code, "exception_info": ""}
