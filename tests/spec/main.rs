@@ -97,7 +97,7 @@ fn wrong(line: &Line<'_>, read: &mut impl FnMut(&str) -> Option<String>) -> Vec<
     wrong
 }
 
-/// Whether the source has a function of this name behind a test's attribute, or an entry of it in a table of `suites!`.
+/// Returns true if the source has a test of this name: a function with a test's attribute, or an entry of a `suites!` table.
 fn has_test(source: &str, name: &str) -> bool {
     let heads = [format!("fn {name}("), format!("async fn {name}(")];
     let entry = format!("{name}: \"");
