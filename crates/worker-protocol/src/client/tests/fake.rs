@@ -102,13 +102,7 @@ pub(super) async fn connect(daemon: DuplexStream) -> Result<(Client, Peer), Conn
 }
 
 pub(super) fn list() -> Operation {
-    Operation::List(List {
-        path: SandboxPath::parse("@project").unwrap(),
-        depth: 1,
-        include_hidden: false,
-        include_symlinks: false,
-        max_entries: 10,
-    })
+    Operation::List(List::new(SandboxPath::parse("@project").unwrap()))
 }
 
 pub(super) fn exec() -> Operation {
