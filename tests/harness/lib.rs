@@ -4,6 +4,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::missing_panics_doc)] // what cannot be set up fails its test
 
+/// Makes a test of each call in a table.
+#[macro_export]
+macro_rules! tests {
+    ($($name:ident: $call:expr,)+) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            $call.await;
+        })+
+    };
+}
+
 pub mod balancer;
 pub mod book;
 mod client;

@@ -97,13 +97,13 @@ fn wrong(line: &Line<'_>, read: &mut impl FnMut(&str) -> Option<String>) -> Vec<
     wrong
 }
 
-/// Returns true if the source has a test of this name: a function with a test's attribute, or an entry of a `suites!` table.
+/// Returns true if the source has a test of this name: a function with a test's attribute, or an entry of a table.
 fn has_test(source: &str, name: &str) -> bool {
     let heads = [format!("fn {name}("), format!("async fn {name}(")];
-    let entry = format!("{name}: \"");
+    let entry = format!("{name}: ");
     let (mut is_test, mut is_table) = (false, false);
     for line in source.lines().map(str::trim) {
-        is_table = line == "suites! {" || (is_table && line != "}");
+        is_table = matches!(line, "suites! {" | "harness::tests! {") || (is_table && line != "}");
         if is_table && line.starts_with(&entry) {
             return true;
         }
