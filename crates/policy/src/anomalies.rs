@@ -257,14 +257,4 @@ impl Anomalies {
         self.0.insert(rule, setting);
         self
     }
-
-    /// Returns the longest window of a rule that is on; zero if none is.
-    pub fn longest_window(&self) -> Duration {
-        self.0
-            .values()
-            .filter(|setting| setting.is_on())
-            .map(AnomalySetting::window)
-            .max()
-            .unwrap_or_default()
-    }
 }
