@@ -1,7 +1,6 @@
 //! Settings of the anomaly rules: data only. The daemon runs the rules, alongside the calls.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::Serialize;
 
@@ -225,10 +224,6 @@ pub struct AnomalySetting {
 }
 
 impl AnomalySetting {
-    pub fn window(&self) -> Duration {
-        Duration::from_secs(self.window_s)
-    }
-
     /// Returns true if the rule is on.
     pub fn is_on(&self) -> bool {
         self.action != AnomalyAction::Off
