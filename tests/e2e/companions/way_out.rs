@@ -228,8 +228,7 @@ async fn co24_the_next_daemon_opens_the_way_out_of_a_companion_again() {
     let mut run = daemon.run_on(request(vec![companion("db", &image, RELAY)])).await;
     let files = format!("files.example.org:{}/x", http.port);
     assert_eq!(gets(&mut run, &files).await, "GET /x HTTP/1.1\n");
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     run.clients = daemon.connect().await;
     assert_eq!(run.show().await.restarts, 1);
     assert_eq!(gets(&mut run, &files).await, "GET /x HTTP/1.1\n");

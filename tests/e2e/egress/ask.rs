@@ -196,8 +196,7 @@ async fn n54_consent_that_is_remembered_widens_the_run_over_a_restart() {
     assert!(egress.words.contains("You can reach: files.example.org over HTTP"), "{}", egress.words);
     assert_eq!(shell(&mut run, &wget(http.port)).await.1, "GET /a?b HTTP/1.1\n");
 
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     run.clients = daemon.connect().await;
     assert_eq!(
         client(&run).get_egress(get).await.unwrap().into_inner().egress.unwrap().digest,
