@@ -51,6 +51,6 @@ pub use mounts::mounts_beneath;
 pub use network::Network;
 pub use probe::{Libc, mcp_server, offers, offers_with, probe};
 pub use remote::{Bearer, Certificates};
-pub use run::{RunHandle, calls, outlives, requests, script};
+pub use run::{RunHandle, calls, outlives, pending, requests, script};
 pub use waiting::until;
 pub use wire::v1;

@@ -32,6 +32,13 @@ pub async fn outlives(daemon: &mut Daemon, run: RunHandle) -> RunHandle {
     RunHandle { clients: daemon.connect().await, ..run }
 }
 
+/// Waits for an approval of the run that no reviewer has decided.
+pub async fn pending(run: &mut RunHandle) -> v1::Approval {
+    let id = run.id().to_owned();
+    let pending = run.clients.pending_approval(&id);
+    tokio::time::timeout(PATIENCE, pending).await.expect("no reviewer is asked")
+}
+
 /// Runs a script that must succeed, and returns what it printed.
 pub async fn script(run: &mut RunHandle, script: &str) -> String {
     let result = run.ran(calls::shell(script)).await;

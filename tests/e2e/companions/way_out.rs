@@ -5,11 +5,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use harness::egress::workers;
-use harness::reason;
 use harness::server::Server;
 use harness::v1::companion_status::State;
 use harness::v1::decide_approval_request::Decision;
 use harness::v1::watch_connections_response::Update;
+use harness::{pending, reason};
 use parking_lot::Mutex;
 use v1::egress_service_client::EgressServiceClient;
 
@@ -51,12 +51,6 @@ async fn listed(run: &RunHandle) -> (Vec<v1::Connection>, Vec<v1::RefusedHost>) 
         }
     }
     (connections, refused)
-}
-
-async fn pending(run: &mut RunHandle) -> v1::Approval {
-    let id = run.id().to_owned();
-    let pending = run.clients.pending_approval(&id);
-    tokio::time::timeout(Duration::from_secs(60), pending).await.expect("no reviewer is asked")
 }
 
 fn is_of_db(details: &serde_json::Value) -> bool {
