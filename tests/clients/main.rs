@@ -4,6 +4,17 @@
 
 use ::audit;
 
+/// Makes a test of each file of an SDK's own tests, and `SUITES`, which lists the files.
+macro_rules! suites {
+    ($($name:ident: $file:literal,)+) => {
+        const SUITES: &[&str] = &[$($file),+];
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            pass($file).await;
+        })+
+    };
+}
+
 mod book;
 mod buf_curl;
 mod grpc_java;

@@ -110,11 +110,6 @@ pub(crate) async fn passes(mut suite: tokio::process::Command) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_scenarios_of_all_sdks_hold() {
-    pass("scenarios").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn typescript_sdk_works_with_the_oldest_supported_node() {
     let version = Command::new(oldest_node()).arg("--version").output().unwrap().stdout;
     assert!(version.starts_with(b"v20."), "{}", String::from_utf8_lossy(&version));
@@ -128,104 +123,28 @@ async fn files_streams_and_endpoints_work_with_the_oldest_node_js() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn lost_connections_and_daemons_lose_nothing_and_repeat_nothing() {
-    pass("connections").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn commands_in_the_background_outlive_connections_clients_and_daemons() {
-    pass("processes").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn files_and_directories_of_any_size_outlive_connections_and_daemons() {
-    pass("transfers").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn forks_are_compared_kept_or_accepted_and_the_others_end() {
-    pass("forks").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn companions_are_reached_by_their_names_and_their_logs_are_read() {
-    pass("companions").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_false_archive_from_a_run_leads_nowhere() {
-    pass("archive").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn servers_in_a_sandbox_have_a_local_address() {
-    pass("forward").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn sessions_and_leases_outlive_connections_and_daemons() {
-    pass("sessions").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn changes_of_files_are_seen_and_streams_of_requests_are_sent() {
-    pass("streams").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn typescript_sdk_connects_over_tls_by_certificate_or_token() {
-    pass("endpoints").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn stock_clients_of_node_js_connect_by_the_socket_and_over_tcp() {
-    pass("stock").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_claude_agent_sdk_finds_its_process_in_a_sandbox() {
-    pass("claude").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn bad_tokens_broken_callbacks_and_aborted_calls_do_no_harm() {
-    pass("hostile").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_ai_sdk_calls_its_tools_in_whole_runs() {
-    pass("ai").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_examples_of_its_readme_work_as_they_stand() {
-    pass("readme").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn methods_are_repeated_as_the_api_says() {
-    pass("methods").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_trace_is_sent_if_a_span_is_active_or_given() {
-    pass("traces").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_is_told_from_a_refusal() {
-    pass("lost").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn each_request_names_the_node_of_its_ids() {
-    pass("nodes").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_is_asked_side_by_side_and_never_makes_a_run_twice() {
-    pass("fleet").await;
+suites! {
+    the_scenarios_of_all_sdks_hold: "scenarios",
+    lost_connections_and_daemons_lose_nothing_and_repeat_nothing: "connections",
+    commands_in_the_background_outlive_connections_clients_and_daemons: "processes",
+    files_and_directories_of_any_size_outlive_connections_and_daemons: "transfers",
+    forks_are_compared_kept_or_accepted_and_the_others_end: "forks",
+    companions_are_reached_by_their_names_and_their_logs_are_read: "companions",
+    a_false_archive_from_a_run_leads_nowhere: "archive",
+    servers_in_a_sandbox_have_a_local_address: "forward",
+    sessions_and_leases_outlive_connections_and_daemons: "sessions",
+    changes_of_files_are_seen_and_streams_of_requests_are_sent: "streams",
+    typescript_sdk_connects_over_tls_by_certificate_or_token: "endpoints",
+    stock_clients_of_node_js_connect_by_the_socket_and_over_tcp: "stock",
+    the_claude_agent_sdk_finds_its_process_in_a_sandbox: "claude",
+    bad_tokens_broken_callbacks_and_aborted_calls_do_no_harm: "hostile",
+    the_ai_sdk_calls_its_tools_in_whole_runs: "ai",
+    the_examples_of_its_readme_work_as_they_stand: "readme",
+    methods_are_repeated_as_the_api_says: "methods",
+    a_trace_is_sent_if_a_span_is_active_or_given: "traces",
+    a_lost_answer_is_told_from_a_refusal: "lost",
+    each_request_names_the_node_of_its_ids: "nodes",
+    a_fleet_is_asked_side_by_side_and_never_makes_a_run_twice: "fleet",
 }
 
 #[test]
@@ -233,28 +152,6 @@ fn no_file_of_tests_is_left_out() {
     let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let tests: BTreeSet<_> = files.filter(|file| file.ends_with(".test.ts")).collect();
-    let known = [
-        "ai",
-        "archive",
-        "claude",
-        "companions",
-        "connections",
-        "endpoints",
-        "fleet",
-        "forks",
-        "forward",
-        "hostile",
-        "lost",
-        "methods",
-        "nodes",
-        "processes",
-        "readme",
-        "scenarios",
-        "sessions",
-        "stock",
-        "streams",
-        "traces",
-        "transfers",
-    ];
-    assert_eq!(tests, known.map(|name| format!("{name}.test.ts")).into());
+    let known: BTreeSet<_> = SUITES.iter().map(|name| format!("{name}.test.ts")).collect();
+    assert_eq!(tests, known);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use harness::v1::alert_delivery::State as DeliveryState;
 use harness::v1::alert_measure::State as MeasureState;
 use harness::v1::call_response::Status;
-use harness::{Clients, Daemon, RunHandle, Setup, calls, reason, record, requests, v1};
+use harness::{Clients, Daemon, RunHandle, Setup, calls, outlives, reason, record, requests, v1};
 
 use crate::receiver::{answer, header, receiver, secret, signature};
 
@@ -95,8 +95,7 @@ async fn a_loop_makes_calls_need_consent_until_an_operator_has_seen_it() {
     // The same after a restart: in force from the first call on, raised and recorded once.
     let before = records(&mut run.clients).await;
     assert_eq!(before, ["raised", "imposed"]);
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut clients = daemon.connect().await;
     let kept = list(&mut clients, v1::ListAlertsRequest::default()).await.alerts;
     assert_eq!(kept.iter().map(|alert| &alert.alert_id).collect::<Vec<_>>(), [&raised.alert_id]);
@@ -163,12 +162,6 @@ async fn resume(run: &mut RunHandle, lift_alerts: bool) -> v1::Run {
     run.clients.runs.resume_run(request).await.unwrap().into_inner().run.unwrap()
 }
 
-async fn restarted(daemon: &mut Daemon, run: RunHandle) -> RunHandle {
-    daemon.kill().await;
-    daemon.launch().await;
-    RunHandle { clients: daemon.connect().await, ..run }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loop_freezes_its_run_over_restarts_until_an_operator_releases_it() {
     let (mut daemon, mut run) = daemon(LOOP_FREEZES, String::new()).await;
@@ -200,7 +193,7 @@ async fn a_loop_freezes_its_run_over_restarts_until_an_operator_releases_it() {
     is_held(&resume(&mut run, false).await);
     drop(counting);
 
-    let mut run = restarted(&mut daemon, run).await;
+    let mut run = outlives(&mut daemon, run).await;
     is_held(&run.show().await);
     let resumed = resume(&mut run, true).await;
     assert_eq!((resumed.state(), resumed.holds.len()), (v1::run::State::Ready, 0));
@@ -208,7 +201,7 @@ async fn a_loop_freezes_its_run_over_restarts_until_an_operator_releases_it() {
     let lifted = alert_due(&mut run.clients, &raised.alert_id).await;
     assert!(measure_is(MeasureState::Lifted)(&lifted) && lifted.acknowledged_by == "uid:0", "{lifted:?}");
 
-    let mut run = restarted(&mut daemon, run).await;
+    let mut run = outlives(&mut daemon, run).await;
     assert_eq!(run.show().await.state(), v1::run::State::Ready, "what was let go stays so");
     assert_eq!(records(&mut run.clients).await, ["raised", "imposed", "acknowledged"]);
 

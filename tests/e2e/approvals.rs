@@ -3,7 +3,7 @@
 use harness::v1::approval::State;
 use harness::v1::call_response::Status;
 use harness::v1::decide_approval_request::Decision;
-use harness::{Daemon, RunHandle, Setup, as_user, calls, reason, record, v1};
+use harness::{Daemon, RunHandle, Setup, as_user, calls, pending, reason, record, v1};
 
 const FILE: (&str, &str) = ("a.txt", "one\n");
 
@@ -23,11 +23,6 @@ fn edit() -> v1::operation::Kind {
 async fn cancel(run: &mut RunHandle, call_id: &str) -> bool {
     let request = v1::CancelCallRequest { call_id: call_id.to_owned() };
     run.clients.tools.cancel_call(request).await.unwrap().into_inner().cancelled
-}
-
-async fn pending(run: &mut RunHandle) -> v1::Approval {
-    let id = run.id().to_owned();
-    run.clients.pending_approval(&id).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -340,8 +340,7 @@ async fn a_base_and_a_run_on_it_outlive_the_daemon() {
     let base = make(&mut clients, directory(&source)).await.unwrap();
     let mut run = daemon.run_on(requests::base("open", &base.base_id)).await;
     run.ok(calls::write("b.txt", "two\n")).await;
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut clients = daemon.connect().await;
     let mut run = RunHandle { clients: clients.clone(), ..run };
     let shown = run.show().await;
@@ -516,8 +515,7 @@ async fn a_repeated_request_gives_the_same_base_also_at_once_and_after_a_restart
     let refused = clients.bases.create_base(asked(&sources[1], "a\n")).await.unwrap_err();
     assert_eq!(reason(&refused), "INVALID_ARGUMENT");
 
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut clients = daemon.connect().await;
     let found = clients.bases.create_base(asked(&sources[0], "a")).await.unwrap().into_inner();
     assert!(found.reused && found.base.unwrap().base_id == id);

@@ -4,23 +4,17 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use audit::VerifierKey;
 use audit::bundle::verify;
 use harness::v1::create_bundle_response::Event;
 use harness::v1::operation::Kind as Operation;
 use harness::v1::{BundleMade, CreateBundleRequest};
-use harness::{Clients, Daemon, RunHandle, Setup, as_user, binary, calls, reason, requests};
+use harness::{Clients, Daemon, RunHandle, Setup, as_user, calls, reason, requests};
 use tonic::Status;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/verify_bundle.py");
-
-fn coffer(daemon: &Daemon, arguments: &[&str]) -> Output {
-    let mut command = Command::new(binary("coffer"));
-    command.env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display()));
-    command.args(arguments).output().unwrap()
-}
 
 async fn create(clients: &Clients, request: CreateBundleRequest) -> Result<(Vec<u8>, BundleMade), Status> {
     let mut events = clients.audit.clone().create_bundle(request).await?.into_inner();
@@ -82,17 +76,17 @@ async fn a_bundle_verifies_and_tampering_with_any_member_is_found() {
 
     let file = daemon.outside().join("run.bundle");
     let path = file.to_str().unwrap();
-    let key = String::from_utf8(coffer(&daemon, &["audit", "key"]).stdout).unwrap().trim().to_owned();
-    let created = coffer(&daemon, &["bundle", "create", run.id(), path]);
+    let key = String::from_utf8(daemon.coffer(&["audit", "key"]).stdout).unwrap().trim().to_owned();
+    let created = daemon.coffer(&["bundle", "create", run.id(), path]);
     assert!(created.status.success(), "{created:?}");
-    let verified = coffer(&daemon, &["bundle", "verify", path, "--key", &key]);
+    let verified = daemon.coffer(&["bundle", "verify", path, "--key", &key]);
     let said = String::from_utf8(verified.stdout).unwrap();
     assert!(verified.status.success() && said.starts_with(&format!("intact: run {}", run.id())), "{said}");
     // Never over what is there, and no part of one stays where none was made.
-    assert!(!coffer(&daemon, &["bundle", "create", run.id(), path]).status.success());
+    assert!(!daemon.coffer(&["bundle", "create", run.id(), path]).status.success());
     let none = daemon.outside().join("none.bundle");
     let missing = "0198a1b2-0000-7000-8000-000000000000";
-    assert!(!coffer(&daemon, &["bundle", "create", missing, none.to_str().unwrap()]).status.success());
+    assert!(!daemon.coffer(&["bundle", "create", missing, none.to_str().unwrap()]).status.success());
     assert!(!none.exists());
 
     let bundle = std::fs::read(&file).unwrap();
@@ -150,8 +144,8 @@ async fn a_bundle_verifies_and_tampering_with_any_member_is_found() {
     assert!(verdicts[1..].iter().all(|verdict| verdict.starts_with("broken")), "{verdicts:?}");
     // Another log's key.
     let other = Daemon::start().await;
-    let foreign = String::from_utf8(coffer(&other, &["audit", "key"]).stdout).unwrap();
-    assert!(!coffer(&daemon, &["bundle", "verify", path, "--key", foreign.trim()]).status.success());
+    let foreign = String::from_utf8(other.coffer(&["audit", "key"]).stdout).unwrap();
+    assert!(!daemon.coffer(&["bundle", "verify", path, "--key", foreign.trim()]).status.success());
     assert!(run.clients.verify().await.intact);
     let left = std::fs::read_dir(daemon.state_dir().join("bundles")).unwrap().count();
     assert_eq!(left, 0, "nothing of it stays");

@@ -168,8 +168,7 @@ async fn old_segments_are_compressed_and_removed_while_the_daemon_serves() {
     assert!(events[0].sequence > verified.removed_records, "a stream begins with what is there");
     assert!(events.windows(2).all(|pair| pair[0].sequence + 1 == pair[1].sequence));
     assert!(events.iter().any(|event| event.kind == "segments_removed"));
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut clients = daemon.connect().await;
     let between_removals = async {
         loop {

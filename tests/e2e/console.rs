@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use harness::v1::approval::State;
-use harness::{Daemon, RunHandle, Setup, binary, calls, record, v1};
+use harness::{Daemon, RunHandle, Setup, binary, calls, pending, record, v1};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use wire::v1::token_service_client::TokenServiceClient;
@@ -138,11 +138,6 @@ async fn review(daemon: &Daemon, name: &str) -> RunHandle {
 
 fn content(daemon: &Daemon) -> String {
     std::fs::read_to_string(daemon.roots().join("w/a.txt")).unwrap()
-}
-
-async fn pending(run: &mut RunHandle) -> v1::Approval {
-    let id = run.id().to_owned();
-    run.clients.pending_approval(&id).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,9 +10,7 @@ use harness::v1::image_service_client::ImageServiceClient;
 use harness::v1::import_image_header::Form;
 use harness::v1::import_image_request::Part as ImportPart;
 use harness::v1::{self, CreateRunRequest};
-use harness::{
-    Clients, Daemon, Image, RunHandle, Setup, as_user, binary, calls, reason, record, requests, until,
-};
+use harness::{Clients, Daemon, Image, RunHandle, Setup, as_user, calls, reason, record, requests, until};
 use tonic::Status;
 
 /// A name of this test, and the image under it, which goes with the value.
@@ -319,12 +317,6 @@ async fn images_are_for_operators_alone() {
     assert_eq!(refused, ["PERMISSION_DENIED"; 3].map(str::to_owned));
 }
 
-fn coffer(daemon: &Daemon, arguments: &[&str]) -> Output {
-    let mut command = Command::new(binary("coffer"));
-    command.env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display()));
-    command.args(arguments).output().unwrap()
-}
-
 fn out(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap().trim().to_owned()
@@ -341,18 +333,17 @@ async fn the_command_line_imports_builds_and_lists() {
     write(directory.path(), "image.tar", &filesystem("by hand\n"));
     let (imported, built) = (named("cli-imported"), named("cli-built"));
     let file = directory.path().join("image.tar");
-    let id = out(&coffer(&daemon, &["image", "import", file.to_str().unwrap(), &imported.0]));
+    let id = out(&daemon.coffer(&["image", "import", file.to_str().unwrap(), &imported.0]));
     assert!(id.starts_with("sha256:"), "{id}");
     let tools = directory.path().join("tools");
     std::fs::create_dir(&tools).unwrap();
     write(&tools, "Dockerfile", format!("FROM {}\nCOPY more /\n", imported.0).as_bytes());
     write(&tools, "more", b"more\n");
-    let id = out(&coffer(&daemon, &["image", "build", tools.to_str().unwrap(), &built.0]));
-    let listed = out(&coffer(&daemon, &["image", "list"]));
+    let id = out(&daemon.coffer(&["image", "build", tools.to_str().unwrap(), &built.0]));
+    let listed = out(&daemon.coffer(&["image", "list"]));
     let line = listed.lines().find(|line| line.contains(&built.0)).unwrap();
     assert!(line.contains(&id["sha256:".len()..][..12]) && line.contains("harness"), "{listed}");
-    let missing =
-        coffer(&daemon, &["run", "create", "--profile", "open", "--managed", "--image", "no/such:1"]);
+    let missing = daemon.coffer(&["run", "create", "--profile", "open", "--managed", "--image", "no/such:1"]);
     let told = String::from_utf8_lossy(&missing.stderr).into_owned();
     assert!(!missing.status.success() && told.contains("coffer image import"), "{told}");
 }

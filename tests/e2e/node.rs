@@ -196,8 +196,7 @@ async fn a_drain_and_its_deadline_outlive_the_daemon() {
     let mut daemon = Daemon::start_with(setup("runs: { on_stop: leave }\n")).await;
     let mut run = daemon.run_on(requests::managed("p")).await;
     drain(&daemon, "a new kernel", None).await;
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     assert_eq!(node(&daemon).await.state(), State::Draining);
     assert_eq!(health(&daemon, "cofferdam.create").await, ServingStatus::NotServing);
     let refused = refused(&daemon).await;

@@ -1,6 +1,5 @@
 //! Tests consent that is signed with a passkey: by an authenticator in software, at every door, and proved from the log alone.
 
-use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use base64::Engine as _;
@@ -8,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use harness::v1::approval::State;
 use harness::v1::call_response::Status;
 use harness::v1::decide_approval_request::Decision;
-use harness::{Daemon, RunHandle, Setup, binary, calls, reason, record, v1};
+use harness::{Daemon, RunHandle, Setup, calls, reason, record, v1};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use sha2::{Digest as _, Sha256};
@@ -142,12 +141,6 @@ async fn approve(
     Ok(decided.into_inner().approval.unwrap())
 }
 
-fn coffer(daemon: &Daemon, arguments: &[&str]) -> Output {
-    let mut command = Command::new(binary("coffer"));
-    command.env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display()));
-    command.args(arguments).output().unwrap()
-}
-
 fn edit() -> v1::operation::Kind {
     calls::replace("a.txt", "one", "two")
 }
@@ -182,11 +175,11 @@ async fn consent_is_signed_with_a_passkey_and_proved_from_the_log_alone() {
 
     daemon.stop().await;
     let log = daemon.state_dir().join("audit").display().to_string();
-    let proved = coffer(&daemon, &["audit", "consents", &log, "--approval", id]);
+    let proved = daemon.coffer(&["audit", "consents", &log, "--approval", id]);
     let said = String::from_utf8(proved.stdout).unwrap();
     assert!(proved.status.success() && said.starts_with("proved record "), "{said}");
     assert!(said.contains("with phone") && said.ends_with("1 signed consent holds of 1\n"), "{said}");
-    let other = coffer(&daemon, &["audit", "consents", &log, "--approval", "nope"]);
+    let other = daemon.coffer(&["audit", "consents", &log, "--approval", "nope"]);
     assert_eq!(other.status.code(), Some(1));
 }
 
@@ -201,7 +194,7 @@ async fn a_decision_without_its_signature_is_refused_at_every_door() {
     let refused = approve(&mut run, &id, "", None).await.unwrap_err();
     assert_eq!(reason(&refused), "PERMISSION_DENIED");
     assert!(refused.message().contains("passkey"), "{refused}");
-    let by_command = coffer(&daemon, &["approval", "approve", &id]);
+    let by_command = daemon.coffer(&["approval", "approve", &id]);
     assert!(!by_command.status.success());
     assert!(String::from_utf8_lossy(&by_command.stderr).contains("passkey"), "{by_command:?}");
 
@@ -278,7 +271,7 @@ async fn a_second_passkey_needs_the_first_and_a_removed_one_signs_nothing() {
     );
 
     let id = hex::encode("phone");
-    let removed = coffer(&daemon, &["passkey", "remove", &id]);
+    let removed = daemon.coffer(&["passkey", "remove", &id]);
     assert!(removed.status.success(), "{removed:?}");
     let kinds = ["passkey_registered", "passkey_removed"];
     let mut clients = daemon.connect().await;

@@ -9,20 +9,13 @@ use harness::v1::exec_result::EndedBy;
 use harness::v1::process::State;
 use harness::v1::signal_process_request::Signal;
 use harness::v1::{self, ProcessRequest};
-use harness::{Daemon, RunHandle, Setup, calls, dev_image, processes, reason, record, requests};
+use harness::{Daemon, RunHandle, Setup, calls, dev_image, outlives, processes, reason, record, requests};
 
 /// What is in a container without processes of its own.
 const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
 
 async fn harness_run(daemon: &Daemon) -> RunHandle {
     daemon.run_on(requests::managed("harness")).await
-}
-
-/// The same run under the next daemon, after this one was killed.
-async fn outlives(daemon: &mut Daemon, run: RunHandle) -> RunHandle {
-    daemon.kill().await;
-    daemon.launch().await;
-    RunHandle { clients: daemon.connect().await, ..run }
 }
 
 async fn ended_record(run: &mut RunHandle, id: &str) -> serde_json::Value {

@@ -147,8 +147,7 @@ async fn an_operator_throttles_an_agent_and_lifts_it() {
     assert_eq!(reason(&run.clients.limits.throttle_agent(nobody).await.unwrap_err()), "NOT_FOUND");
 
     // It outlives the daemon.
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut run = daemon.run("p", &workspace).await;
     throttled(&mut run, &imposed).await;
     run.ok(calls::read("a.txt")).await;
@@ -169,8 +168,7 @@ async fn rate_limit_use_survives_kill_and_stop_exactly() {
     }
     // An effect is durable before it happens, and everything before it.
     run.ok(calls::write("b.txt", "x")).await;
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut run = daemon.run("p", &workspace).await;
     let shown = limits(&mut run).await;
     assert_eq!((used(&shown, Scope::Operation, "read"), used(&shown, Scope::Operation, "write")), (4, 1));

@@ -139,8 +139,7 @@ async fn a_repeated_request_finds_its_forks_and_makes_no_second_checkpoint() {
     missing.delete().await;
     sh(&mut run, "echo later >a.txt").await;
     run.stop().await;
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let (mut again, found) = fork(&daemon, asked).await;
     assert_eq!(found, checkpoint);
     let (before, after) = (ids(&forks), ids(&again));
@@ -280,8 +279,7 @@ async fn a_fork_outlives_the_daemon_on_its_checkpoint() {
     sh(&mut run, "echo one >a.txt").await;
     let (mut forks, checkpoint) = fork(&daemon, of_run(run.id(), 1)).await;
     sh(&mut forks[0], "echo two >b.txt").await;
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut clients = daemon.connect().await;
     let mut forked = RunHandle { clients: clients.clone(), ..forks.remove(0) };
     let shown = forked.show().await;

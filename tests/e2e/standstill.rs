@@ -7,7 +7,7 @@ use harness::v1::call_response::Status;
 use harness::v1::decide_approval_request::Decision;
 use harness::v1::run::State;
 use harness::v1::run_hold::Kind;
-use harness::{Daemon, RunHandle, Setup, calls, reason, record, v1};
+use harness::{Daemon, RunHandle, Setup, calls, pending, reason, record, v1};
 
 use crate::ticks::{QUIET, counted, counts_beyond};
 
@@ -39,11 +39,6 @@ async fn stops(
     std::fs::write(workspace.join("stop"), "").unwrap();
     let over = repeating.await.unwrap().unwrap();
     assert_eq!(over.status(), Status::Succeeded, "{:?}", over.error);
-}
-
-async fn pending(run: &mut RunHandle) -> v1::Approval {
-    let id = run.id().to_owned();
-    run.clients.pending_approval(&id).await
 }
 
 /// Nothing holds the run any more.

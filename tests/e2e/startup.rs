@@ -343,8 +343,7 @@ async fn two_daemons_on_one_engine_leave_each_other_alone() {
 
     // Neither a crash nor the taking over after it touches the neighbour.
     let (neighbour, own) = (one.containers(), other.containers());
-    other.kill().await;
-    other.launch().await;
+    other.relaunch().await;
     assert_eq!((one.containers(), other.containers()), (neighbour, own));
     assert_eq!(run.exec(&["id", "-u"]).await.stdout, "1001\n");
     run.ok(calls::write("a.txt", "x")).await;

@@ -234,8 +234,7 @@ async fn a_successor_that_is_killed_at_any_moment_loses_nothing() {
         if daemon.has_ended() {
             // Too late: it has taken over. The kill is that of a daemon, and the next one reattaches.
             daemon.is_followed_by(successor).await;
-            daemon.kill().await;
-            daemon.launch().await;
+            daemon.relaunch().await;
         } else {
             let earlier = daemon.pid();
             successor.kill().await.unwrap();
@@ -243,8 +242,7 @@ async fn a_successor_that_is_killed_at_any_moment_loses_nothing() {
             if daemon.has_ended() {
                 // The kill came between its word and its answer.
                 daemon.is_followed_by(successor).await;
-                daemon.kill().await;
-                daemon.launch().await;
+                daemon.relaunch().await;
             } else {
                 assert_eq!(daemon.pid(), earlier);
             }
@@ -265,8 +263,7 @@ async fn a_daemon_that_is_killed_while_it_hands_over_is_replaced() {
         daemon.answers_or_ends().await;
         if daemon.has_ended() {
             // It was killed before the other had asked.
-            daemon.kill().await;
-            daemon.launch().await;
+            daemon.relaunch().await;
         }
         witness.is_unharmed(&daemon).await;
     }

@@ -146,8 +146,7 @@ async fn use_survives_a_restart_and_a_reload_applies_to_the_next_run() {
     let mut daemon = Daemon::start_with(setup(one, "runs: { on_stop: leave }\n")).await;
     let mut run = daemon.run_on(requests::managed("p")).await;
     refused(&daemon).await;
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let refused = refused(&daemon).await;
     assert_eq!(facts(&refused, ["tenant", "used", "max"]), ["uid:0", "1", "1"].map(str::to_owned));
     reload(&daemon, "tenants: { default: { runs: 2, memory_mib: 1000 } }").await;

@@ -219,8 +219,7 @@ async fn a_call_that_outlives_its_daemon_keeps_its_span() {
     let call = v1::CallRequest { request: Some(calls::exec(&["true"]).into()), ..Default::default() };
     let asked = ask_in(&mut run, &parent("01"), call).await.unwrap();
     drop(run);
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut clients = daemon.connect().await;
     clients.approve(&asked.approval_id).await.unwrap();
     let (span, children) = receiver.call(&asked.call_id).await;

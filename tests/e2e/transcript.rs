@@ -81,8 +81,7 @@ async fn the_turns_of_a_session_are_bounded_over_a_restart() {
     let capped = v1::StepTranscriptRequest { max_turns: 99, session_id: "t".into(), ..step(&run, &look) };
     assert_eq!(take(&mut run, capped).await.max_turns, 10);
 
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     run.clients = daemon.connect().await;
     // Whether or not the run lives on, its sessions do.
     let request = step(&run, &look);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use harness::v1::run::{ColdBecause, StartKind};
 use harness::v1::{self, CallResponse, CreateRunRequest};
-use harness::{Daemon, RunHandle, binary, calls, debian, inspect, pid_of, requests, until};
+use harness::{Daemon, binary, calls, debian, inspect, pid_of, requests, script, until};
 
 use crate::warm::pooled;
 
@@ -52,13 +52,6 @@ async fn h12_a_warm_run_has_its_variables_and_no_other_run_has_them() {
     let told = format!("{}{}", daemon.log(), inspect(&other.run.container_id));
     assert!(!told.contains("sesame"), "a secret value is told");
     other.stop().await;
-}
-
-/// Runs a script that must succeed, and returns what it printed.
-async fn script(run: &mut RunHandle, script: &str) -> String {
-    let result = run.ran(calls::shell(script)).await;
-    assert_eq!(result.exit_code, Some(0), "{script}: {}{}", result.stdout, result.stderr);
-    result.stdout
 }
 
 /// Names of the layers of writable roots.

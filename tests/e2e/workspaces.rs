@@ -180,8 +180,7 @@ async fn runs_on_sibling_work_trees_commit_at_once_and_after_their_daemon_was_ki
     );
     assert!(format!("{:?}", left.ok(calls::shell(&script)).await).contains("exit_code: Some(0)"));
     let left = commits(left, "left").await;
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let clients = daemon.connect().await;
     let left = RunHandle { clients: clients.clone(), ..left };
     let right = RunHandle { clients, ..right };
@@ -242,8 +241,7 @@ async fn git_in_an_overlay_of_a_linked_work_tree_writes_into_its_layer_alone() {
     assert_eq!(git_state(), ("first\n".to_owned(), String::new()));
 
     // It goes on after its daemon was killed, and so do the commits.
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut run = RunHandle { clients: daemon.connect().await, ..run };
     run.ok(calls::write("c.txt", "more\n")).await;
     run.ok(calls::git_add(&["c.txt"])).await;

@@ -2,7 +2,9 @@
 
 use harness::v1::CreateRunRequest;
 use harness::v1::call_response::Status;
-use harness::{Daemon, Image, RunHandle, Setup, calls, debian, dev_image, inspect, reason, record, requests};
+use harness::{
+    Daemon, Image, RunHandle, Setup, calls, debian, dev_image, inspect, reason, record, requests, script,
+};
 
 /// A run of the profile `harness` with these directories beside those of its image.
 async fn harness_run(daemon: &Daemon, image: &str, writable_paths: &[&str]) -> RunHandle {
@@ -10,13 +12,6 @@ async fn harness_run(daemon: &Daemon, image: &str, writable_paths: &[&str]) -> R
     let request =
         CreateRunRequest { image: image.to_owned(), writable_paths, ..requests::managed("harness") };
     daemon.run_on(request).await
-}
-
-/// Runs a script that must succeed, and returns what it printed.
-async fn script(run: &mut RunHandle, script: &str) -> String {
-    let result = run.ran(calls::shell(script)).await;
-    assert_eq!(result.exit_code, Some(0), "{script}: {}{}", result.stdout, result.stderr);
-    result.stdout
 }
 
 /// Writes a wheel of one module, as a build would.

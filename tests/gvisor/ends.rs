@@ -22,34 +22,13 @@ async fn ended(kind: &str, end: &str) {
     assert_eq!(processes(&mut inside).await, IDLE);
 }
 
-#[tokio::test]
-async fn v2_a_timeout_ends_other_sessions() {
-    ended("setsid", "stay").await;
-}
-
-#[tokio::test]
-async fn v2_a_timeout_ends_orphans() {
-    ended("double-fork", "stay").await;
-}
-
-#[tokio::test]
-async fn v2_a_timeout_ends_processes_that_ignore_sigterm() {
-    ended("deaf", "stay").await;
-}
-
-#[tokio::test]
-async fn v2_a_timeout_ends_stopped_processes() {
-    ended("stopped", "stay").await;
-}
-
-#[tokio::test]
-async fn v2_orphans_end_with_their_command() {
-    ended("double-fork", "leave").await;
-}
-
-#[tokio::test]
-async fn v2_stopped_processes_end_with_their_command() {
-    ended("stopped", "leave").await;
+harness::tests! {
+    v2_a_timeout_ends_other_sessions: ended("setsid", "stay"),
+    v2_a_timeout_ends_orphans: ended("double-fork", "stay"),
+    v2_a_timeout_ends_processes_that_ignore_sigterm: ended("deaf", "stay"),
+    v2_a_timeout_ends_stopped_processes: ended("stopped", "stay"),
+    v2_orphans_end_with_their_command: ended("double-fork", "leave"),
+    v2_stopped_processes_end_with_their_command: ended("stopped", "leave"),
 }
 
 /// Each hop is between two looks at the sandbox, perhaps, or within one.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -358,6 +358,19 @@ impl Daemon {
         if child.try_wait().unwrap().is_none() {
             child.kill().await.unwrap();
         }
+    }
+
+    /// Kills it, and starts the next one on the same state.
+    pub async fn relaunch(&mut self) {
+        self.kill().await;
+        self.launch().await;
+    }
+
+    /// Runs `coffer` as a client of this daemon.
+    pub fn coffer(&self, arguments: &[&str]) -> Output {
+        let mut command = std::process::Command::new(binary("coffer"));
+        command.env("COFFERDAM_ENDPOINT", format!("unix:{}", self.socket().display()));
+        command.args(arguments).output().unwrap()
     }
 
     /// Asks it to stop and waits until it has; it must end with success.

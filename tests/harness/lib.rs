@@ -4,6 +4,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::missing_panics_doc)] // what cannot be set up fails its test
 
+/// Makes a test of each call in a table.
+#[macro_export]
+macro_rules! tests {
+    ($($name:ident: $call:expr,)+) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            $call.await;
+        })+
+    };
+}
+
 pub mod balancer;
 pub mod book;
 mod client;
@@ -40,6 +51,6 @@ pub use mounts::mounts_beneath;
 pub use network::Network;
 pub use probe::{Libc, mcp_server, offers, offers_with, probe};
 pub use remote::{Bearer, Certificates};
-pub use run::{RunHandle, calls, requests};
+pub use run::{RunHandle, calls, outlives, pending, requests, script};
 pub use waiting::until;
 pub use wire::v1;

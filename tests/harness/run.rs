@@ -26,6 +26,26 @@ pub struct RunHandle {
     pub clients: Clients,
 }
 
+/// The run as the next daemon has it, after this one was killed.
+pub async fn outlives(daemon: &mut Daemon, run: RunHandle) -> RunHandle {
+    daemon.relaunch().await;
+    RunHandle { clients: daemon.connect().await, ..run }
+}
+
+/// Waits for an approval of the run that no reviewer has decided.
+pub async fn pending(run: &mut RunHandle) -> v1::Approval {
+    let id = run.id().to_owned();
+    let pending = run.clients.pending_approval(&id);
+    tokio::time::timeout(PATIENCE, pending).await.expect("no reviewer is asked")
+}
+
+/// Runs a script that must succeed, and returns what it printed.
+pub async fn script(run: &mut RunHandle, script: &str) -> String {
+    let result = run.ran(calls::shell(script)).await;
+    assert_eq!(result.exit_code, Some(0), "{script}: {}{}", result.stdout, result.stderr);
+    result.stdout
+}
+
 impl Daemon {
     /// Makes a base of a directory; its id.
     pub async fn base(&self, directory: &Path) -> String {

@@ -2,14 +2,7 @@
 
 use harness::v1::call_response::Status;
 use harness::v1::run::State;
-use harness::{Daemon, RunHandle, calls, inspect, processes, reason, record, requests, until, v1};
-
-/// The run as the next daemon has it, after this one was killed.
-pub(crate) async fn outlives(daemon: &mut Daemon, run: RunHandle) -> RunHandle {
-    daemon.kill().await;
-    daemon.launch().await;
-    RunHandle { clients: daemon.connect().await, ..run }
-}
+use harness::{Daemon, RunHandle, calls, inspect, outlives, processes, reason, record, requests, until, v1};
 
 /// What is in a container that nobody uses: what holds it, and the agent.
 pub(crate) const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
@@ -190,8 +183,7 @@ async fn every_kind_of_workspace_is_reattached() {
     }
     runs[2].ok(calls::write("layer.txt", "before\n")).await;
     let (containers, mut mounts) = (daemon.containers(), daemon.mounts());
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut now = daemon.mounts();
     now.sort();
     mounts.sort();
@@ -287,8 +279,7 @@ async fn many_runs_are_reattached_before_clients_connect() {
     for _ in 0..RUNS {
         runs.push(daemon.run_on(requests::managed("open")).await);
     }
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     // Whoever gets an answer finds them all as they are.
     let mut clients = daemon.connect().await;
     let listed = clients.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap().into_inner().runs;

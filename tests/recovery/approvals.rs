@@ -4,9 +4,7 @@ use harness::files::sha256;
 use harness::v1::approval::{Remember, State};
 use harness::v1::call_response::Status;
 use harness::v1::decide_approval_request::Decision;
-use harness::{Daemon, RunHandle, Setup, as_user, calls, reason, record, requests, v1};
-
-use crate::adopted::outlives;
+use harness::{Daemon, RunHandle, Setup, as_user, calls, outlives, reason, record, requests, v1};
 
 /// A policy in which commands ask, and can write.
 pub(crate) fn asking(section: &str) -> Vec<(&'static str, String)> {

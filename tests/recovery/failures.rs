@@ -118,8 +118,7 @@ async fn a_container_that_is_killed_from_outside_is_a_lost_run_that_never_comes_
 
     // Also for the next daemon.
     let mut daemon = daemon;
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut run = RunHandle { clients: daemon.connect().await, ..run };
     assert_eq!(run.show().await.fault(), Fault::Infrastructure);
     assert_eq!(run.get(&call.call_id).await.error, Some(error));
@@ -280,8 +279,7 @@ async fn a_create_that_was_cut_off_is_found_by_its_request_and_is_one_run() {
     assert_eq!(reason(&refused), "INVALID_ARGUMENT");
 
     // The daemon is killed after it was READY, and while it is made.
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let clients = daemon.connect().await;
     assert_eq!(requested(&clients, "cut").await[0].run_id, found[0].run_id);
     let mut runs = clients.runs.clone();

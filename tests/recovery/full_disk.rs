@@ -235,8 +235,7 @@ async fn outcomes_fill_no_disk_and_a_repeated_request_is_not_executed_again() {
     assert_eq!(health(&daemon).await, ServingStatus::Serving);
     // Another daemon has none of it in its memory.
     let mut daemon = daemon;
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut run = RunHandle { clients: daemon.connect().await, ..run };
     run.ok(calls::write("once.txt", "changed meanwhile")).await;
     let again = run.call_with(first).await.unwrap();

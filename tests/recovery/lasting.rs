@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use harness::v1::run::{EndCause, State};
 use harness::v1::{self, CreateRunRequest};
-use harness::{Bearer, Daemon, RunHandle, reason, record, requests};
+use harness::{Bearer, Daemon, RunHandle, outlives, reason, record, requests};
 use tonic::Code;
-
-use crate::adopted::outlives;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_keeps_its_variables_and_its_longer_ttl_under_the_next_daemon() {

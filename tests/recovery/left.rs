@@ -3,9 +3,9 @@
 use harness::v1::exec_result::EndedBy;
 use harness::v1::process::State;
 use harness::v1::signal_process_request::Signal;
-use harness::{Daemon, RunHandle, Setup, calls, pid_of, processes, requests, until};
+use harness::{Daemon, RunHandle, Setup, calls, outlives, pid_of, processes, requests, until};
 
-use crate::adopted::{IDLE, outlives};
+use crate::adopted::IDLE;
 
 /// Script that writes into its pipes all the time. If they had no reader, its next line would kill it.
 const CHATTY: &str = "(while :; do echo more; echo >&2 more; echo x >> ticks; sleep 0.02; done) & echo up";

@@ -4,9 +4,9 @@ use harness::process::{command, script};
 use harness::v1::exec_result::EndedBy;
 use harness::v1::process::State;
 use harness::v1::{Process, ProcessRequest};
-use harness::{Daemon, RunHandle, Setup, pid_of, processes, reason, record, requests};
+use harness::{Daemon, RunHandle, Setup, outlives, pid_of, processes, reason, record, requests};
 
-use crate::adopted::{IDLE, outlives};
+use crate::adopted::IDLE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn process_that_cannot_be_reattached_is_interrupted() {

@@ -4,9 +4,9 @@ use harness::session::{command, typed};
 use harness::v1::session::State as Session;
 use harness::v1::session_result::State;
 use harness::v1::{CreateRunRequest, SessionRequest};
-use harness::{Daemon, debian, processes, requests};
+use harness::{Daemon, debian, outlives, processes, requests};
 
-use crate::adopted::{IDLE, outlives};
+use crate::adopted::IDLE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_continues_under_the_next_daemon() {

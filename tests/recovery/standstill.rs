@@ -6,9 +6,9 @@ use std::time::Duration;
 use harness::v1::call_response::Status;
 use harness::v1::run::State;
 use harness::v1::run_hold::Kind;
-use harness::{Daemon, RunHandle, Setup, calls, reason, record, v1};
+use harness::{Daemon, RunHandle, Setup, calls, outlives, reason, record, v1};
 
-use crate::adopted::{outlives, works};
+use crate::adopted::works;
 use crate::approvals::asking;
 
 /// Commands that nobody asks about, but `sh job.sh`, which asks and has the run stand still.

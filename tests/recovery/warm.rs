@@ -1,9 +1,9 @@
 //! Daemons that die with a pool.
 
 use harness::v1::run::{StartKind, State};
-use harness::{Daemon, RunHandle, Setup, calls, processes, requests, v1};
+use harness::{Daemon, RunHandle, Setup, calls, outlives, processes, requests, v1};
 
-use crate::adopted::{IDLE, outlives, works};
+use crate::adopted::{IDLE, works};
 
 async fn pooled(pool: &str) -> Daemon {
     Daemon::start_with(Setup { config: format!("pool: {pool}\n"), ..Setup::default() }).await

@@ -3,20 +3,12 @@
 use std::process::Command;
 
 use harness::v1::run::State;
-use harness::{Daemon, RunHandle, calls, reason, requests, v1};
-
-use crate::adopted::outlives;
+use harness::{Daemon, RunHandle, calls, outlives, reason, requests, script, v1};
 
 async fn run_in(daemon: &Daemon) -> RunHandle {
     let request =
         v1::CreateRunRequest { writable_paths: vec!["/logs".to_owned()], ..requests::managed("harness") };
     daemon.run_on(request).await
-}
-
-async fn script(run: &mut RunHandle, script: &str) -> String {
-    let result = run.ran(calls::shell(script)).await;
-    assert_eq!(result.exit_code, Some(0), "{script}: {}{}", result.stdout, result.stderr);
-    result.stdout
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,8 +47,7 @@ async fn a_layer_whose_removal_was_interrupted_is_removed_by_the_next_daemon() {
         assert_eq!(run.stop().await.state(), State::Stopped);
         // The moment is what is tried: any is right.
         tokio::time::sleep(std::time::Duration::from_millis(pause_ms)).await;
-        daemon.kill().await;
-        daemon.launch().await;
+        daemon.relaunch().await;
         let mut run = RunHandle { clients: daemon.connect().await, ..run };
         assert_eq!(run.show().await.state(), State::Stopped, "its end was told");
         assert_eq!(daemon.left_by_runs(), (vec![], vec![]));

@@ -211,24 +211,11 @@ async fn is_on_record(run: &mut RunHandle) {
     panic!("no alert");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn c4_the_quota_of_a_managed_workspace_is_enforced_by_the_kernel() {
-    one_fills_and_another_goes_on(By::Kernel, false).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn c4_the_quota_of_a_managed_workspace_is_enforced_by_measuring() {
-    one_fills_and_another_goes_on(By::Measuring, false).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn c4_the_quota_of_an_overlay_is_enforced_by_the_kernel() {
-    one_fills_and_another_goes_on(By::Kernel, true).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn c4_the_quota_of_an_overlay_is_enforced_by_measuring() {
-    one_fills_and_another_goes_on(By::Measuring, true).await;
+harness::tests! {
+    c4_the_quota_of_a_managed_workspace_is_enforced_by_the_kernel: one_fills_and_another_goes_on(By::Kernel, false),
+    c4_the_quota_of_a_managed_workspace_is_enforced_by_measuring: one_fills_and_another_goes_on(By::Measuring, false),
+    c4_the_quota_of_an_overlay_is_enforced_by_the_kernel: one_fills_and_another_goes_on(By::Kernel, true),
+    c4_the_quota_of_an_overlay_is_enforced_by_measuring: one_fills_and_another_goes_on(By::Measuring, true),
 }
 
 async fn a_root_fills_and_another_goes_on(by: By) {

@@ -28,24 +28,11 @@ async fn ended(args: &[&str], at_least: u32) {
     }
 }
 
-#[tokio::test]
-async fn x2_a_timeout_ends_other_sessions() {
-    ended(&["tree", "setsid", "6", "stay"], BRANCHES).await;
-}
-
-#[tokio::test]
-async fn x2_a_timeout_ends_orphans() {
-    ended(&["tree", "double-fork", "6", "stay"], BRANCHES).await;
-}
-
-#[tokio::test]
-async fn x2_a_timeout_ends_processes_that_ignore_sigterm() {
-    ended(&["tree", "deaf", "6", "stay"], BRANCHES).await;
-}
-
-#[tokio::test]
-async fn x2_a_timeout_ends_stopped_processes() {
-    ended(&["tree", "stopped", "6", "stay"], BRANCHES).await;
+harness::tests! {
+    x2_a_timeout_ends_other_sessions: ended(&["tree", "setsid", "6", "stay"], BRANCHES),
+    x2_a_timeout_ends_orphans: ended(&["tree", "double-fork", "6", "stay"], BRANCHES),
+    x2_a_timeout_ends_processes_that_ignore_sigterm: ended(&["tree", "deaf", "6", "stay"], BRANCHES),
+    x2_a_timeout_ends_stopped_processes: ended(&["tree", "stopped", "6", "stay"], BRANCHES),
 }
 
 #[tokio::test]
@@ -84,19 +71,10 @@ async fn left_behind(kind: &str) {
     }
 }
 
-#[tokio::test]
-async fn x2_background_processes_end_with_their_command() {
-    left_behind("setsid").await;
-}
-
-#[tokio::test]
-async fn x2_orphans_end_with_their_command() {
-    left_behind("double-fork").await;
-}
-
-#[tokio::test]
-async fn x2_stopped_processes_end_with_their_command() {
-    left_behind("stopped").await;
+harness::tests! {
+    x2_background_processes_end_with_their_command: left_behind("setsid"),
+    x2_orphans_end_with_their_command: left_behind("double-fork"),
+    x2_stopped_processes_end_with_their_command: left_behind("stopped"),
 }
 
 #[tokio::test]

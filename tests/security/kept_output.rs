@@ -190,8 +190,7 @@ async fn s12_floods_of_a_run_stay_within_its_allowance() {
     assert_eq!(reason(&refused), "WRITE_LIMIT");
 
     // Nothing is lost with the daemon, and the next one counts the same.
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut run = RunHandle { clients: daemon.connect().await, ..run };
     let refused = run.try_start(command(&["true"])).await.unwrap_err();
     assert_eq!(reason(&refused), "WRITE_LIMIT", "{refused}");

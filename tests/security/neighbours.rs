@@ -8,19 +8,10 @@ use libc::{ECONNREFUSED, ENOENT};
 
 use crate::inside::{Inside, exec, lenient, outcomes, read};
 
-#[tokio::test]
-async fn c5_runs_see_nothing_of_each_other() {
-    Box::pin(see_nothing_of_each_other("open", "open")).await;
-}
-
-#[tokio::test]
-async fn c5_runs_with_a_writable_root_see_nothing_of_each_other() {
-    Box::pin(see_nothing_of_each_other("harness", "harness")).await;
-}
-
-#[tokio::test]
-async fn c5_runs_of_other_profiles_see_nothing_of_each_other() {
-    Box::pin(see_nothing_of_each_other("open", "harness")).await;
+harness::tests! {
+    c5_runs_see_nothing_of_each_other: Box::pin(see_nothing_of_each_other("open", "open")),
+    c5_runs_with_a_writable_root_see_nothing_of_each_other: Box::pin(see_nothing_of_each_other("harness", "harness")),
+    c5_runs_of_other_profiles_see_nothing_of_each_other: Box::pin(see_nothing_of_each_other("open", "harness")),
 }
 
 async fn see_nothing_of_each_other(one: &str, other: &str) {

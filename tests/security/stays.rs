@@ -209,8 +209,7 @@ async fn s5_a_reused_number_gets_no_signal_of_its_earlier_owner() {
     run.until(&leader, "leader heard").await;
     // The time of the one that has ended comes and goes.
     tokio::time::sleep_until(began + timeout + Duration::from_secs(1)).await;
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut run = RunHandle { clients: daemon.connect().await, ..run };
     for signal in [Signal::Term, Signal::Kill] {
         assert_eq!(reason(&run.send(&gone, signal).await.unwrap_err()), "PRECONDITION_FAILED");
@@ -345,8 +344,7 @@ async fn end(daemon: &mut Daemon, run: &mut RunHandle, id: &str, is_session: boo
         4 => drop(run.stop().await),
         // The next daemon adopts it, and ends it.
         5 => {
-            daemon.kill().await;
-            daemon.launch().await;
+            daemon.relaunch().await;
             run.clients = daemon.connect().await;
             run.send(id, Signal::Kill).await.unwrap();
         }

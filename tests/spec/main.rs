@@ -97,11 +97,16 @@ fn wrong(line: &Line<'_>, read: &mut impl FnMut(&str) -> Option<String>) -> Vec<
     wrong
 }
 
-/// Whether the source has a function of this name behind a test's attribute.
+/// Returns true if the source has a test of this name: a function with a test's attribute, or an entry of a table.
 fn has_test(source: &str, name: &str) -> bool {
     let heads = [format!("fn {name}("), format!("async fn {name}(")];
-    let mut is_test = false;
+    let entry = format!("{name}: ");
+    let (mut is_test, mut is_table) = (false, false);
     for line in source.lines().map(str::trim) {
+        is_table = matches!(line, "suites! {" | "harness::tests! {") || (is_table && line != "}");
+        if is_table && line.starts_with(&entry) {
+            return true;
+        }
         if heads.iter().any(|head| line.starts_with(head.as_str())) {
             return is_test;
         }
@@ -214,13 +219,15 @@ fn every_threat_has_a_line() {
 
 #[test]
 fn bad_lines_are_reported() {
-    let source = "#[test]\nfn there() {}\n\nfn helper() {}\n#[tokio::test]\n#[ignore]\nasync fn later() {}\n";
+    let source = "#[test]\nfn there() {}\n\nfn helper() {}\n#[tokio::test]\n#[ignore]\nasync fn later() {}\n\
+                  suites! {\n    suite: \"file\",\n}\nno_suite: \"file\"\n";
     let mut read = |file: &str| (file == "a.rs").then(|| source.to_owned());
     for (shown_by, expected) in [
-        ("`a.rs::there` `a.rs::later`", None),
+        ("`a.rs::there` `a.rs::later` `a.rs::suite`", None),
         ("not covered: nobody has tried yet", None),
         ("`a.rs::gone`", Some("a.rs has no test gone")),
         ("`a.rs::helper`", Some("a.rs has no test helper")),
+        ("`a.rs::no_suite`", Some("a.rs has no test no_suite")),
         ("`b.rs::there`", Some("there is no b.rs")),
         ("`there`", Some("there is not `file::name`")),
         ("", Some("it names no test and does not say `not covered: `")),

@@ -2,9 +2,9 @@
 
 use harness::process::command;
 use harness::v1::run::State;
-use harness::{RunHandle, calls, in_pid_namespace, pid_namespace, processes, requests, until, v1};
+use harness::{RunHandle, calls, in_pid_namespace, pid_namespace, processes, requests, script, until, v1};
 
-use crate::{daemon, rooted, script};
+use crate::{daemon, rooted};
 
 /// What is in a container that nobody uses.
 const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
@@ -53,8 +53,7 @@ async fn u5_a_run_outlives_its_daemon_as_root_of_its_namespace() {
     let mut run = daemon.run_on(rooted(requests::overlay("rooted", &beneath))).await;
     script(&mut run, "echo kept >/etc/kept; install -o 42 -g 42 /dev/null /srv/other; echo b >>a.txt").await;
     let before = (daemon.containers(), daemon.mounts());
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let mut run = RunHandle { clients: daemon.connect().await, ..run };
     assert_eq!(run.show().await.state(), State::Ready, "{}", daemon.log());
     assert_eq!((daemon.containers(), daemon.mounts()), before);
@@ -79,8 +78,7 @@ async fn u5_run_whose_passwd_or_group_is_not_a_file_is_not_reattached() {
     }
     let mut without = daemon.run_on(rooted(requests::managed("rooted"))).await;
     script(&mut without, &plant("true")).await;
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     for run in waiting {
         let mut run = RunHandle { clients: daemon.connect().await, ..run };
         let shown = run.show().await;

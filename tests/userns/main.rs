@@ -15,7 +15,7 @@ mod ordinary;
 mod packages;
 mod workspaces;
 
-use harness::{Daemon, RunHandle, Setup, calls, use_mapped_engine, v1};
+use harness::{Daemon, Setup, use_mapped_engine, v1};
 
 /// Commands are root, and need nobody's consent.
 const POLICY: &str = "profiles:
@@ -57,11 +57,4 @@ async fn daemon() -> Daemon {
 /// A request for a run of Debian whose commands are root.
 fn rooted(request: v1::CreateRunRequest) -> v1::CreateRunRequest {
     v1::CreateRunRequest { profile: "rooted".to_owned(), image: harness::debian(), ..request }
-}
-
-/// Runs a script that must succeed, and returns what it printed.
-async fn script(run: &mut RunHandle, script: &str) -> String {
-    let result = run.ran(calls::shell(script)).await;
-    assert_eq!(result.exit_code, Some(0), "{script}: {}{}", result.stdout, result.stderr);
-    result.stdout
 }

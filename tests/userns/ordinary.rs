@@ -3,9 +3,9 @@
 use std::os::unix::fs::MetadataExt as _;
 
 use harness::v1::run::StartKind;
-use harness::{Daemon, RunHandle, Setup, calls, pid_of, requests, use_mapped_engine};
+use harness::{Daemon, RunHandle, Setup, calls, pid_of, requests, script, use_mapped_engine};
 
-use crate::{script, setup};
+use crate::setup;
 
 async fn is_mapped(run: &mut RunHandle, workspace: &std::path::Path) {
     assert_eq!(script(run, "id -u; echo made >made; stat -c %u:%g made").await, "1001\n1001:1001\n");

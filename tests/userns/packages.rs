@@ -1,8 +1,8 @@
 //! Tests the purpose of the profile: root installs packages of the image's distribution.
 
-use harness::{calls, pid_of, requests};
+use harness::{calls, pid_of, requests, script};
 
-use crate::{daemon, rooted, script};
+use crate::{daemon, rooted};
 
 /// Builds a package with a program, a directory and a script that makes a user of its own, as services' packages do.
 const BUILD: &str = r"

@@ -3,9 +3,9 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use harness::{RunHandle, calls, requests};
+use harness::{RunHandle, calls, requests, script};
 
-use crate::{daemon, rooted, script};
+use crate::{daemon, rooted};
 
 const OWNER: u32 = 4321;
 

@@ -34,11 +34,9 @@ use bollard::query_parameters::{
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
-use tokio::sync::mpsc;
 
 use crate::engine::{
-    ContainerListing, EngineError, EngineFacts, ImageBuild, ImageFacts, ImageListing, ImportChanges,
-    Inspection, Looked, TarStream,
+    ContainerListing, EngineError, EngineFacts, ImageFacts, ImportChanges, Inspection, Looked,
 };
 use crate::exec::{ErrorTail, ExecStream, Piece, StdoutReader};
 use crate::ids::{ContainerId, ContainerName, Endpoint, ExecId, ImageId, ImageReference, RunUser};
@@ -178,44 +176,6 @@ impl Engine {
         let finished = progress.try_for_each(|_| std::future::ready(Ok(())));
         self.within(IMPORTING, "import the image", finished).await?;
         self.image(reference).await?.ok_or(EngineError::NotFound { attempt: "find the imported image" })
-    }
-
-    /// Loads an archive made by `docker save`, within this time.
-    pub async fn load_image(&self, archive: TarStream, limit: Duration) -> Result<(), EngineError> {
-        self.load(archive, limit).await
-    }
-
-    /// Returns the archive of an image, as `docker save` writes it, under no name. Dropping the stream ends it.
-    ///
-    /// The engine has `limit` to begin. The caller bounds the time of the whole stream.
-    pub fn save_image(&self, id: &ImageId, limit: Duration) -> TarStream {
-        self.save(id, limit)
-    }
-
-    /// Makes an image of one layer from the tar of a root file system, within this time.
-    pub async fn import_filesystem(
-        &self,
-        tar: TarStream,
-        reference: &ImageReference,
-        limit: Duration,
-    ) -> Result<(), EngineError> {
-        self.import(tar, reference, limit).await
-    }
-
-    /// Builds an image from the tar of a directory, within this time, and sends the build's output. Dropping the future ends the build.
-    pub async fn build_image(
-        &self,
-        build: &ImageBuild,
-        context: TarStream,
-        output: mpsc::Sender<String>,
-        limit: Duration,
-    ) -> Result<(), EngineError> {
-        self.build(build, context, output, limit).await
-    }
-
-    /// Returns all images that have a name, sorted by name.
-    pub async fn images(&self) -> Result<Vec<ImageListing>, EngineError> {
-        self.named_images().await
     }
 
     /// Removes an image and its tags. It is no error if the image does not exist.

@@ -4,6 +4,7 @@ use operations::{Hint, Named, Operation, Outcome, Reason, in_own_words};
 use serde_json::Value;
 
 use crate::arguments::object_of;
+use crate::canonical::PENDING;
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
 use crate::made::Made;
@@ -75,7 +76,10 @@ pub trait Dialect: Sync {
     }
 
     /// Renders a call that waits for a reviewer.
-    fn render_pending(&self, made: &Made<'_>, approval_id: &str) -> String;
+    fn render_pending(&self, made: &Made<'_>, approval_id: &str) -> String {
+        let _ = made;
+        format!("Pending approval {approval_id}: {PENDING}")
+    }
 
     /// Returns description and schema of a tool for a list of tools. `limits` are those of this dialect.
     fn shown(&self, tool: &Tool, limits: &Limits, policy: &Policy<'_>) -> (String, Value) {

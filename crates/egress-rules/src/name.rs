@@ -49,25 +49,6 @@ impl HostName {
         Ok(Self(name.to_owned()))
     }
 
-    /// Makes a name of the labels of a DNS query. A dot within a label is refused.
-    pub fn from_labels<'l>(labels: impl IntoIterator<Item = &'l [u8]>) -> Result<Self, BadName> {
-        let mut name = String::new();
-        for label in labels {
-            if label.is_empty() {
-                return Err(BadName::EmptyLabel);
-            }
-            if name.len() + label.len() > MOST {
-                return Err(BadName::Long);
-            }
-            if let Some(other) = label.iter().find(|byte| !is_label_byte(byte.to_ascii_lowercase())) {
-                return Err(BadName::Character(char::from(*other)));
-            }
-            name.extend(label.iter().map(|byte| char::from(*byte)));
-            name.push('.');
-        }
-        Self::parse(&name)
-    }
-
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -257,18 +238,5 @@ mod tests {
             assert_eq!(HostName::parse(text), Err(BadName::Localhost), "{text}");
         }
         assert!(HostName::parse("localhost.example.org").is_ok());
-    }
-
-    #[test]
-    fn a_dot_within_a_label_does_not_make_two() {
-        let labels = |labels: &[&'static [u8]]| HostName::from_labels(labels.iter().copied());
-
-        assert_eq!(labels(&[b"Files", b"example", b"org"]), HostName::parse("files.example.org"));
-        assert_eq!(labels(&[b"files.example", b"org"]), Err(BadName::Character('.')));
-        assert_eq!(labels(&[b"a\0b", b"org"]), Err(BadName::Character('\0')));
-        assert_eq!(labels(&[b"\xc3\xbc", b"org"]), Err(BadName::Character('\u{c3}')));
-        assert_eq!(labels(&[b"", b"org"]), Err(BadName::EmptyLabel));
-        assert_eq!(labels(&[]), Err(BadName::Empty));
-        assert_eq!(labels(&[b"a".as_slice(); 200]), Err(BadName::Long));
     }
 }

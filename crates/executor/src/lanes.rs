@@ -283,10 +283,9 @@ impl Lanes {
     /// Returns the SHA-256 of a regular file in its present state.
     pub async fn hash(&self, path: &jail::SandboxPath) -> Result<String, ToolFailure> {
         let operation = Operation::Read(operations::Read {
-            path: path.clone(),
             part: operations::ReadPart::Bytes { offset: 0, limit: Some(0) },
             encoding: operations::Encoding::Base64,
-            transfer: None,
+            ..operations::Read::new(path.clone())
         });
         let bounds = operations::Bounds::default();
         let spec = CallSpec {

@@ -20,7 +20,7 @@ use cofferdam_gateway::{
     Admission, Effect, Gateway, Measure, MeasureScope, Permission, Permissions, Scope, Subject,
 };
 use jail::SandboxPath;
-use operations::{Encoding, Exec, Operation, Read, ReadPart, Write as WriteFile};
+use operations::{Exec, Operation, Read, Write as WriteFile};
 use policy::{Caller, Caps, Policy, RunScope};
 use timestamp::{SystemClock, UnixMillis};
 
@@ -93,22 +93,10 @@ fn exec(argv: &[String]) -> Operation {
 /// What an agent does: half of it reads, the rest are commands under some rule, read-only commands, and writes.
 fn operation(number: usize) -> Operation {
     match number % 8 {
-        0..4 => Operation::Read(Read {
-            path: path("src/lib.rs"),
-            part: ReadPart::Whole,
-            encoding: Encoding::Utf8,
-            transfer: None,
-        }),
+        0..4 => Operation::Read(Read::new(path("src/lib.rs"))),
         4 | 5 => exec(&[format!("tool{}", number * 7 % RULES), "test".to_owned(), "--all".to_owned()]),
         6 => exec(&["find", ".", "-name", "*.rs"].map(str::to_owned)),
-        _ => Operation::Write(WriteFile {
-            path: path("src/new.rs"),
-            content: b"fn main() {}\n".to_vec(),
-            uploaded: None,
-            mode: None,
-            if_match_sha256: None,
-            create_only: false,
-        }),
+        _ => Operation::Write(WriteFile::new(path("src/new.rs"), "fn main() {}\n")),
     }
 }
 

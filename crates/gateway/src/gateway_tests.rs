@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use operations::{
-    Checkpoint, Edit, EditChange, Encoding, Exec, Git, GitFetch, GitPull, GitPullMode, GitPush, GitPushed,
-    GitRemote, GitRevision, GitRevisions, Glob, Grep, List, Operation, Process, ProcessProgram, Read,
-    ReadPart, Reason, Session, SessionInput, Shell,
+    Checkpoint, Edit, EditChange, Exec, Git, GitFetch, GitPull, GitPullMode, GitPush, GitPushed, GitRemote,
+    GitRevision, GitRevisions, Glob, Grep, List, Operation, Process, ProcessProgram, Read, Reason, Session,
+    SessionInput, Shell,
 };
 use timestamp::UnixMillis;
 
@@ -28,43 +28,21 @@ fn script(text: &str) -> Operation {
 }
 
 fn reading(text: &str) -> Operation {
-    Operation::Read(Read {
-        path: path(text),
-        part: ReadPart::Whole,
-        encoding: Encoding::Utf8,
-        transfer: None,
-    })
+    Operation::Read(Read::new(path(text)))
 }
 
 fn named(name: &str) -> Operation {
     let dot = || path(".");
     match name {
         "read" => reading("README.md"),
-        "list" => Operation::List(List {
-            path: dot(),
-            depth: 1,
-            include_hidden: false,
-            include_symlinks: false,
-            max_entries: 200,
-        }),
+        "list" => Operation::List(List::new(dot())),
         "glob" => Operation::Glob(Glob {
             path: dot(),
             pattern: "*".into(),
             include_ignored: false,
             max_results: 200,
         }),
-        "grep" => Operation::Grep(Grep {
-            path: dot(),
-            pattern: "fn".into(),
-            regex: false,
-            case_insensitive: false,
-            before: 1,
-            after: 1,
-            glob: None,
-            max_matches: 50,
-            include_ignored: false,
-            one_per_file: false,
-        }),
+        "grep" => Operation::Grep(Grep::new(dot(), "fn")),
         "shell" => script("make && make test"),
         "process" => Operation::Process(Process {
             program: ProcessProgram::Script(shell("make && make serve")),

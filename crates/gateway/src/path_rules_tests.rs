@@ -36,15 +36,7 @@ fn said(policy: &Policy, operation: Operation) -> (&'static str, String) {
 #[test]
 fn named_paths_are_judged_and_the_strictest_rule_decides() {
     let policy = load(RULES).unwrap();
-    let read = |name: &str| {
-        let encoding = operations::Encoding::Utf8;
-        Operation::Read(operations::Read {
-            path: path(name),
-            part: operations::ReadPart::Whole,
-            encoding,
-            transfer: None,
-        })
-    };
+    let read = |name: &str| Operation::Read(operations::Read::new(path(name)));
     let add =
         |names: &[&str]| Operation::Git(Git::Add { paths: names.iter().map(|name| path(name)).collect() });
     let (ask, deny) = ("profile p: paths[0]", "profile p: paths[1]");

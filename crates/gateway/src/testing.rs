@@ -94,16 +94,7 @@ pub(crate) fn delete(at: &str) -> Delete {
 
 /// A patch of front matter that changes what `with` says.
 pub(crate) fn front_matter(with: impl FnOnce(&mut FrontMatter)) -> Operation {
-    let mut update = FrontMatter {
-        path: path("@state/workflow.md"),
-        if_match_sha256: None,
-        steps_completed_append: vec![],
-        variables_set: [].into(),
-        decision_log_append: vec![],
-        artifacts_append: vec![],
-        current_node_id: None,
-        updated_at: None,
-    };
+    let mut update = FrontMatter::new(path("@state/workflow.md"));
     with(&mut update);
     Operation::Patch(Patch::new(PatchChange::FrontMatter(update)).unwrap())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cofferdam_gateway::Gateway;
 use jail::SandboxPath;
-use operations::{Delete, Encoding, Exec, Git, Grep, Mcp, McpTool, Operation, Read, ReadPart, Shell, Write};
+use operations::{Delete, Exec, Git, Grep, Mcp, McpTool, Operation, Read, Shell, Write};
 use policy::{Caller, ContainerPaths, Policy, RunScope, Verdict};
 use timestamp::SystemClock;
 
@@ -15,53 +15,19 @@ fn path(text: &str) -> SandboxPath {
     SandboxPath::parse(text).unwrap()
 }
 
-fn seconds() -> std::time::Duration {
-    std::time::Duration::from_secs(10)
-}
-
 fn operation(call: &str) -> Operation {
     let (name, rest) = call.split_once(' ').unwrap_or((call, ""));
     match name {
-        "read" => Operation::Read(Read {
-            path: path(rest),
-            part: ReadPart::Whole,
-            encoding: Encoding::Utf8,
-            transfer: None,
-        }),
-        "grep" => Operation::Grep(Grep {
-            path: path(rest),
-            pattern: "x".into(),
-            regex: false,
-            case_insensitive: false,
-            before: 0,
-            after: 0,
-            glob: None,
-            max_matches: 50,
-            include_ignored: false,
-            one_per_file: false,
-        }),
-        "write" => Operation::Write(Write {
-            path: path(rest),
-            content: b"x".to_vec(),
-            uploaded: None,
-            mode: None,
-            if_match_sha256: None,
-            create_only: false,
-        }),
+        "read" => Operation::Read(Read::new(path(rest))),
+        "grep" => Operation::Grep(Grep::new(path(rest), "x")),
+        "write" => Operation::Write(Write::new(path(rest), "x")),
         "delete" => Operation::Delete(Delete { path: path(rest), if_match_sha256: None }),
         "git.commit" => Operation::Git(Git::Commit { message: "x".into() }),
         "exec" => {
             let mut words = rest.split(' ').map(str::to_owned);
             Operation::Exec(Exec::new(words.next().unwrap(), words))
         }
-        "shell" => Operation::Shell(Shell {
-            script: rest.to_owned(),
-            cwd: path("."),
-            env: [].into(),
-            stdin: Vec::new(),
-            stdin_file: None,
-            timeout: seconds(),
-        }),
+        "shell" => Operation::Shell(Shell::new(rest)),
         tool if tool.starts_with("mcp.") => Operation::Mcp(Mcp {
             tool: McpTool::parse(tool).unwrap(),
             arguments: serde_json::from_str(rest).unwrap(),

@@ -1,7 +1,6 @@
 //! Settings of the anomaly rules: data only. The daemon runs the rules, alongside the calls.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::Serialize;
 
@@ -225,10 +224,6 @@ pub struct AnomalySetting {
 }
 
 impl AnomalySetting {
-    pub fn window(&self) -> Duration {
-        Duration::from_secs(self.window_s)
-    }
-
     /// Returns true if the rule is on.
     pub fn is_on(&self) -> bool {
         self.action != AnomalyAction::Off
@@ -256,15 +251,5 @@ impl Anomalies {
     pub fn with(mut self, rule: AnomalyRule, setting: AnomalySetting) -> Self {
         self.0.insert(rule, setting);
         self
-    }
-
-    /// Returns the longest window of a rule that is on; zero if none is.
-    pub fn longest_window(&self) -> Duration {
-        self.0
-            .values()
-            .filter(|setting| setting.is_on())
-            .map(AnomalySetting::window)
-            .max()
-            .unwrap_or_default()
     }
 }

@@ -4,38 +4,31 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::Ui;
 
-/// Reports each object that was handled, and keeps the last failure for the end.
-pub struct Ending {
+/// Handles each object and reports its id, also after one has failed. The last failure is kept for the end.
+///
+/// `id` is the name of the id in JSON. The words say what is being done and what was done. `handle` returns the id of the object.
+pub async fn each<T>(
     ui: Ui,
-    /// Name of the id in JSON.
     id: &'static str,
-    done: &'static str,
-    failure: Option<Failure>,
-}
-
-impl Ending {
-    pub fn new(ui: Ui, id: &'static str, done: &'static str) -> Self {
-        Self { ui, id, done, failure: None }
-    }
-
-    /// Reports the id of an object that was handled, or keeps the failure.
-    pub fn tell(&mut self, ended: Result<String, Failure>) -> Result<(), Failure> {
-        match ended {
-            Ok(id) => {
-                self.ui.answer_line(&serde_json::json!({ self.id: id, "done": self.done }), |_, page| {
-                    page.own(self.done).own(" ").word(&id).end_line();
-                })
+    (doing, done): (&'static str, &'static str),
+    objects: impl IntoIterator<Item = T>,
+    mut handle: impl AsyncFnMut(T) -> Result<String, Failure>,
+) -> Ended {
+    let mut last: Option<Failure> = None;
+    for object in objects {
+        let _spinner = ui.spinner(doing);
+        match handle(object).await {
+            Ok(handled) => {
+                ui.answer_line(&serde_json::json!({ id: handled, "done": done }), |_, page| {
+                    page.own(done).own(" ").word(&handled).end_line();
+                })?;
             }
             Err(failure) => {
-                if let Some(earlier) = self.failure.replace(failure) {
-                    self.ui.fail(&earlier);
+                if let Some(earlier) = last.replace(failure) {
+                    ui.fail(&earlier);
                 }
-                Ok(())
             }
         }
     }
-
-    pub fn exit(self) -> Ended {
-        self.failure.map_or(Ok(Exit::Ok), Err)
-    }
+    last.map_or(Ok(Exit::Ok), Err)
 }

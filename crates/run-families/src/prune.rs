@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 use command_context::client::{Client, Context};
 use command_context::run_ref::{RunRef, all_runs};
-use presentation::ending::Ending;
+use presentation::ending::each;
 use presentation::exit::Exit;
 use presentation::failure::{Ended, Failure};
 use presentation::output::Output;
@@ -81,12 +81,8 @@ impl Prune {
             ui.note("nothing was deleted");
             return Ok(Exit::Ok);
         }
-        let mut ending = Ending::new(ui, "runId", "deleted");
-        for run in losers {
-            let _spinner = ui.spinner("deleting the run…");
-            ending.tell(delete(&client, run).await)?;
-        }
-        ending.exit()
+        each(ui, "runId", ("deleting the run…", "deleted"), losers, async |run| delete(&client, run).await)
+            .await
     }
 }
 

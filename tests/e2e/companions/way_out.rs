@@ -5,11 +5,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use harness::egress::workers;
-use harness::reason;
 use harness::server::Server;
 use harness::v1::companion_status::State;
 use harness::v1::decide_approval_request::Decision;
 use harness::v1::watch_connections_response::Update;
+use harness::{pending, reason};
 use parking_lot::Mutex;
 use v1::egress_service_client::EgressServiceClient;
 
@@ -51,12 +51,6 @@ async fn listed(run: &RunHandle) -> (Vec<v1::Connection>, Vec<v1::RefusedHost>) 
         }
     }
     (connections, refused)
-}
-
-async fn pending(run: &mut RunHandle) -> v1::Approval {
-    let id = run.id().to_owned();
-    let pending = run.clients.pending_approval(&id);
-    tokio::time::timeout(Duration::from_secs(60), pending).await.expect("no reviewer is asked")
 }
 
 fn is_of_db(details: &serde_json::Value) -> bool {
@@ -228,8 +222,7 @@ async fn co24_the_next_daemon_opens_the_way_out_of_a_companion_again() {
     let mut run = daemon.run_on(request(vec![companion("db", &image, RELAY)])).await;
     let files = format!("files.example.org:{}/x", http.port);
     assert_eq!(gets(&mut run, &files).await, "GET /x HTTP/1.1\n");
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     run.clients = daemon.connect().await;
     assert_eq!(run.show().await.restarts, 1);
     assert_eq!(gets(&mut run, &files).await, "GET /x HTTP/1.1\n");

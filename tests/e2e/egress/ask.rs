@@ -3,7 +3,7 @@
 use harness::v1::approval::{Remember, State};
 use harness::v1::connection::Phase;
 use harness::v1::decide_approval_request::Decision;
-use harness::{as_user, binary};
+use harness::{as_user, binary, pending};
 
 use super::*;
 
@@ -17,12 +17,6 @@ fn asking(http: u16, tcp: u16) -> String {
 
 fn wget(port: u16) -> String {
     format!("wget -qO- http://files.example.org:{port}/a?b 2>&1")
-}
-
-async fn pending(run: &mut RunHandle) -> v1::Approval {
-    let id = run.id().to_owned();
-    let pending = run.clients.pending_approval(&id);
-    tokio::time::timeout(Duration::from_secs(60), pending).await.expect("no reviewer is asked")
 }
 
 /// All approvals of the run, oldest first.
@@ -196,8 +190,7 @@ async fn n54_consent_that_is_remembered_widens_the_run_over_a_restart() {
     assert!(egress.words.contains("You can reach: files.example.org over HTTP"), "{}", egress.words);
     assert_eq!(shell(&mut run, &wget(http.port)).await.1, "GET /a?b HTTP/1.1\n");
 
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     run.clients = daemon.connect().await;
     assert_eq!(
         client(&run).get_egress(get).await.unwrap().into_inner().egress.unwrap().digest,

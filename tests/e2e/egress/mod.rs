@@ -272,8 +272,7 @@ async fn n7_a_run_outlives_its_daemon_with_the_same_addresses_for_its_names() {
     let look = "nslookup git.example.org | grep -A1 Name; nslookup files.example.org | grep -A1 Name";
     let (_, before) = shell(&mut run, look).await;
     assert!(before.contains("11.200.0."), "{before}");
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     run.clients = daemon.connect().await;
     let reversed = "nslookup files.example.org | grep -A1 Name; nslookup git.example.org | grep -A1 Name";
     let (_, after) = shell(&mut run, reversed).await;
@@ -313,8 +312,7 @@ async fn n8_rules_are_narrowed_while_a_run_lives_and_never_widened() {
     assert!(receipt["why"].as_str().unwrap().contains("rules have changed"), "{receipt}");
     waits.abort();
     // Over a restart of the daemon, too.
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     run.clients = daemon.connect().await;
     let get = v1::GetEgressRequest { run_id: run.id().to_owned() };
     let again = client(&run).get_egress(get).await.unwrap().into_inner().egress.unwrap();

@@ -140,8 +140,7 @@ async fn a_daemon_that_dies_leaves_no_session_without_an_end() {
     // Of a run that nobody knows.
     let stray = daemon.state_dir().join("sessions/0198a1b2-0000-7000-8000-00000000aaaa");
     std::fs::create_dir(&stray).unwrap();
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     let run = harness::RunHandle { run: run.run.clone(), clients: daemon.connect().await };
     let closed = recorded(&run, &seat.session, "session_closed").await;
     assert_eq!((&closed["outcome"]["status"], &closed["run_id"]), (&json!("interrupted"), &json!(run.id())));

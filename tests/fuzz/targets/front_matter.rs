@@ -17,14 +17,10 @@ static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::new(&["f.md".to_owned()]
 
 fn update(step: &str, name: &str, value: &str) -> Result<PatchResult, ToolFailure> {
     let change = PatchChange::FrontMatter(FrontMatter {
-        path: path("f.md"),
-        if_match_sha256: None,
         steps_completed_append: vec![step.to_owned()],
         variables_set: [(name.to_owned(), serde_json::Value::from(value))].into(),
-        decision_log_append: Vec::new(),
-        artifacts_append: Vec::new(),
         current_node_id: Some(value.to_owned()),
-        updated_at: None,
+        ..FrontMatter::new(path("f.md"))
     });
     let change = Patch::new(change).expect("front matter is always a patch");
     match patch(&SCENE.jail, &change, &wide())? {

@@ -8,7 +8,7 @@
 use dialects::{Dialect, Made, find, forge, names, render_canonical};
 use fuzz::scene::path;
 use libfuzzer_sys::fuzz_target;
-use operations::{CommandEnd, CommandReport, Encoding, List, Operation, Read, ReadPart};
+use operations::{CommandEnd, CommandReport, List, Operation, Read};
 use prost::Message;
 use serde_json::Value;
 use wire::worker::v1;
@@ -70,16 +70,9 @@ fn show(dialect: &dyn Dialect, operation: Option<&Operation>, outcome: &operatio
 }
 
 fn read() -> Operation {
-    Operation::Read(Read { path: path("a"), part: ReadPart::Whole, encoding: Encoding::Utf8, transfer: None })
+    Operation::Read(Read::new(path("a")))
 }
 
 fn list() -> Operation {
-    let (depth, max_entries) = (1, 10);
-    Operation::List(List {
-        path: path("a"),
-        depth,
-        include_hidden: false,
-        include_symlinks: false,
-        max_entries,
-    })
+    Operation::List(List::new(path("a")))
 }

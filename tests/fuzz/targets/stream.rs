@@ -278,25 +278,11 @@ fn outcome(kind: w::outcome::Kind) -> Body {
 }
 
 fn list() -> Operation {
-    let (depth, max_entries) = (1, 10);
-    Operation::List(List {
-        path: path("."),
-        depth,
-        include_hidden: false,
-        include_symlinks: false,
-        max_entries,
-    })
+    Operation::List(List::new(path(".")))
 }
 
 fn write() -> Operation {
-    Operation::Write(Write {
-        path: path("a"),
-        content: Vec::new(),
-        uploaded: None,
-        mode: None,
-        if_match_sha256: None,
-        create_only: false,
-    })
+    Operation::Write(Write::new(path("a"), ""))
 }
 
 fn exec() -> Exec {

@@ -214,19 +214,10 @@ fn tree(at: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     found
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn x7_no_swap_of_a_file_that_a_command_uses_goes_through() {
-    none_goes_through(commands::kinds()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn p5_no_swap_of_a_file_that_is_to_be_changed_goes_through() {
-    none_goes_through(files::kinds()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn g7_no_swap_of_staged_or_committed_content_succeeds() {
-    none_goes_through(git::kinds()).await;
+harness::tests! {
+    x7_no_swap_of_a_file_that_a_command_uses_goes_through: none_goes_through(commands::kinds()),
+    p5_no_swap_of_a_file_that_is_to_be_changed_goes_through: none_goes_through(files::kinds()),
+    g7_no_swap_of_staged_or_committed_content_succeeds: none_goes_through(git::kinds()),
 }
 
 /// What is remembered is bound like what is asked.

@@ -81,14 +81,7 @@ impl Scene {
             role: "manager".to_owned(),
             run_id: run.to_string(),
         };
-        let write = Write {
-            path: "a.txt".parse().unwrap(),
-            content: b"x".to_vec(),
-            uploaded: None,
-            mode: None,
-            if_match_sha256: None,
-            create_only: false,
-        };
+        let write = Write::new("a.txt".parse().unwrap(), "x");
         let admitted = self.gateway.admit(
             &self.gateway.policy(),
             &scope,

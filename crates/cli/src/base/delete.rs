@@ -5,7 +5,7 @@ use wire::v1::DeleteBaseRequest;
 
 use super::resolve;
 use crate::client::Context;
-use crate::ending::Ending;
+use crate::ending::each;
 use crate::failure::Ended;
 
 /// Delete bases that no run needs.
@@ -20,16 +20,11 @@ pub(crate) struct Delete {
 impl Delete {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let mut ending = Ending::new(context.ui, "baseId", "deleted");
-        for base in &self.bases {
-            let _spinner = context.ui.spinner("deleting the base…");
-            let deleted = async {
-                let base_id = resolve(&client, base).await?;
-                client.bases().delete_base(DeleteBaseRequest { base_id: base_id.clone() }).await?;
-                Ok(base_id)
-            };
-            ending.tell(deleted.await)?;
-        }
-        ending.exit()
+        each(context.ui, "baseId", ("deleting the base…", "deleted"), &self.bases, async |base| {
+            let base_id = resolve(&client, base).await?;
+            client.bases().delete_base(DeleteBaseRequest { base_id: base_id.clone() }).await?;
+            Ok(base_id)
+        })
+        .await
     }
 }

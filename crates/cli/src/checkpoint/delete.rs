@@ -5,7 +5,7 @@ use wire::v1::DeleteCheckpointRequest;
 
 use super::resolve;
 use crate::client::Context;
-use crate::ending::Ending;
+use crate::ending::each;
 use crate::failure::Ended;
 
 /// Delete checkpoints.
@@ -20,17 +20,13 @@ pub(crate) struct Delete {
 impl Delete {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let mut ending = Ending::new(context.ui, "checkpointId", "deleted");
-        for checkpoint in &self.checkpoints {
-            let _spinner = context.ui.spinner("deleting the checkpoint…");
-            let deleted = async {
-                let checkpoint_id = resolve(&client, checkpoint).await?;
-                let request = DeleteCheckpointRequest { checkpoint_id: checkpoint_id.clone() };
-                client.checkpoints().delete_checkpoint(request).await?;
-                Ok(checkpoint_id)
-            };
-            ending.tell(deleted.await)?;
-        }
-        ending.exit()
+        let words = ("deleting the checkpoint…", "deleted");
+        each(context.ui, "checkpointId", words, &self.checkpoints, async |checkpoint| {
+            let checkpoint_id = resolve(&client, checkpoint).await?;
+            let request = DeleteCheckpointRequest { checkpoint_id: checkpoint_id.clone() };
+            client.checkpoints().delete_checkpoint(request).await?;
+            Ok(checkpoint_id)
+        })
+        .await
     }
 }

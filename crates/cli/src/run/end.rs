@@ -5,7 +5,7 @@ use wire::v1::{DeleteRunRequest, StopRunRequest};
 
 use super::RunRef;
 use crate::client::Context;
-use crate::ending::Ending;
+use crate::ending::each;
 use crate::failure::Ended;
 
 /// End runs. Their workspaces stay.
@@ -35,34 +35,24 @@ pub(crate) struct Delete {
 impl Stop {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let mut ending = Ending::new(context.ui, "runId", "stopped");
-        for run in &self.runs {
-            let _spinner = context.ui.spinner("stopping the run…");
-            let stopped = async {
-                let run_id = run.resolve(&client).await?;
-                client.runs().stop_run(StopRunRequest { run_id: run_id.clone() }).await?;
-                Ok(run_id)
-            };
-            ending.tell(stopped.await)?;
-        }
-        ending.exit()
+        each(context.ui, "runId", ("stopping the run…", "stopped"), &self.runs, async |run| {
+            let run_id = run.resolve(&client).await?;
+            client.runs().stop_run(StopRunRequest { run_id: run_id.clone() }).await?;
+            Ok(run_id)
+        })
+        .await
     }
 }
 
 impl Delete {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let mut ending = Ending::new(context.ui, "runId", "deleted");
-        for run in &self.runs {
-            let _spinner = context.ui.spinner("deleting the run…");
-            let deleted = async {
-                let run_id = run.resolve(&client).await?;
-                let request = DeleteRunRequest { run_id: run_id.clone(), delete_workspace: self.workspace };
-                client.runs().delete_run(request).await?;
-                Ok(run_id)
-            };
-            ending.tell(deleted.await)?;
-        }
-        ending.exit()
+        each(context.ui, "runId", ("deleting the run…", "deleted"), &self.runs, async |run| {
+            let run_id = run.resolve(&client).await?;
+            let request = DeleteRunRequest { run_id: run_id.clone(), delete_workspace: self.workspace };
+            client.runs().delete_run(request).await?;
+            Ok(run_id)
+        })
+        .await
     }
 }

@@ -5,7 +5,7 @@ use wire::v1::DeleteWorkspaceRequest;
 
 use super::resolve;
 use crate::client::Context;
-use crate::ending::Ending;
+use crate::ending::each;
 use crate::failure::Ended;
 
 /// Delete directories that the daemon keeps, with their content. The changes of an overlay are discarded.
@@ -20,17 +20,13 @@ pub(crate) struct Delete {
 impl Delete {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let mut ending = Ending::new(context.ui, "workspaceId", "deleted");
-        for workspace in &self.workspaces {
-            let _spinner = context.ui.spinner("deleting the workspace…");
-            let deleted = async {
-                let workspace_id = resolve(&client, workspace).await?;
-                let request = DeleteWorkspaceRequest { workspace_id: workspace_id.clone() };
-                client.runs().delete_workspace(request).await?;
-                Ok(workspace_id)
-            };
-            ending.tell(deleted.await)?;
-        }
-        ending.exit()
+        let words = ("deleting the workspace…", "deleted");
+        each(context.ui, "workspaceId", words, &self.workspaces, async |workspace| {
+            let workspace_id = resolve(&client, workspace).await?;
+            let request = DeleteWorkspaceRequest { workspace_id: workspace_id.clone() };
+            client.runs().delete_workspace(request).await?;
+            Ok(workspace_id)
+        })
+        .await
     }
 }

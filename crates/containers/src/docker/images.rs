@@ -18,7 +18,8 @@ use crate::engine::{BuildNetwork, EngineError, ImageBuild, ImageListing, TarStre
 use crate::ids::{ImageId, ImageReference};
 
 impl Engine {
-    pub(super) async fn load(&self, archive: TarStream, limit: Duration) -> Result<(), EngineError> {
+    /// Loads an archive made by `docker save`, within this time.
+    pub async fn load_image(&self, archive: TarStream, limit: Duration) -> Result<(), EngineError> {
         let attempt = "load the image";
         let client = self.client.clone().with_timeout(limit);
         let progress = client.import_image_stream(ImportImageOptions::default(), archive, None);
@@ -26,8 +27,11 @@ impl Engine {
         self.within(limit, attempt, finished).await
     }
 
-    /// An image that is named by its id has no name in its archive, so none that changes meanwhile is in it.
-    pub(super) fn save(&self, id: &ImageId, limit: Duration) -> TarStream {
+    /// Returns the archive of an image, as `docker save` writes it, under no name. Dropping the stream ends it.
+    ///
+    /// The engine has `limit` to begin. The caller bounds the time of the whole stream. An image that is named by its id has no name in
+    /// its archive, so none that changes meanwhile is in it.
+    pub fn save_image(&self, id: &ImageId, limit: Duration) -> TarStream {
         let endpoint = self.endpoint.clone();
         let client = self.client.clone().with_timeout(limit);
         let archive = client.export_image(id.as_str());
@@ -35,7 +39,8 @@ impl Engine {
         Box::pin(archive.map(move |part| part.map_err(&named)))
     }
 
-    pub(super) async fn import(
+    /// Makes an image of one layer from the tar of a root file system, within this time.
+    pub async fn import_filesystem(
         &self,
         tar: TarStream,
         reference: &ImageReference,
@@ -54,7 +59,8 @@ impl Engine {
         self.within(limit, "import the image", finished).await
     }
 
-    pub(super) async fn build(
+    /// Builds an image from the tar of a directory, within this time, and sends the build's output. Dropping the future ends the build.
+    pub async fn build_image(
         &self,
         build: &ImageBuild,
         context: TarStream,
@@ -89,7 +95,8 @@ impl Engine {
         self.within(limit, "build the image", finished).await
     }
 
-    pub(super) async fn named_images(&self) -> Result<Vec<ImageListing>, EngineError> {
+    /// Returns all images that have a name, sorted by name.
+    pub async fn images(&self) -> Result<Vec<ImageListing>, EngineError> {
         let call = self.client.list_images(None::<ListImagesOptions>);
         let rows = self.within(ASKING, "list the images", call).await?;
         let mut images: Vec<_> = rows.iter().flat_map(readback::named).collect();

@@ -42,10 +42,6 @@ impl Dialect for Code {
         render::render(made.operation, outcome)
     }
 
-    fn render_pending(&self, _made: &Made<'_>, approval_id: &str) -> String {
-        render::render_pending(approval_id)
-    }
-
     /// `read` also lists directories.
     fn hint(&self, tool: &str, hint: Hint) -> Option<String> {
         let slash = || "to list a directory put a slash at the end of its path".to_owned();

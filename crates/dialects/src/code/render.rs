@@ -9,7 +9,7 @@ use operations::{
 use text::one_line;
 
 use super::{checkpoint, in_container, snippet};
-use crate::canonical::{PENDING, render_canonical};
+use crate::canonical::render_canonical;
 use crate::entries::entries;
 use crate::limits::grouped;
 use crate::native;
@@ -33,10 +33,6 @@ pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String
         Ok(OpResult::Delete(_) | OpResult::Session(_)) => render_canonical(outcome),
         Err(failure) => format!("Error: {}", failure.message),
     }
-}
-
-pub(super) fn render_pending(approval_id: &str) -> String {
-    format!("Pending approval {approval_id}: {PENDING}")
 }
 
 fn read(result: &ReadResult) -> String {

@@ -43,10 +43,6 @@ impl Dialect for Editor {
         (hint == Hint::List).then(|| slash.to_owned())
     }
 
-    fn render_pending(&self, _made: &Made<'_>, approval_id: &str) -> String {
-        render::render_pending(approval_id)
-    }
-
     fn parse(
         &self,
         tool_name: &str,

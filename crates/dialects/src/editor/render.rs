@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use operations::{EditChange, EditResult, OpResult, Operation, Outcome, ReadResult};
 
-use crate::canonical::{PENDING, render_canonical};
+use crate::canonical::render_canonical;
 use crate::entries::entries;
 use crate::reading::{Rest, numbered};
 use text::one_line;
@@ -18,10 +18,6 @@ pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String
         Ok(_) => render_canonical(outcome),
         Err(failure) => format!("Error: {}", failure.message),
     }
-}
-
-pub(super) fn render_pending(approval_id: &str) -> String {
-    format!("Pending approval {approval_id}: {PENDING}")
 }
 
 fn read(result: &ReadResult) -> String {

@@ -47,10 +47,6 @@ impl Dialect for Native {
     fn limits(&self, of_run: &Limits) -> Limits {
         of_run.in_thirty_seconds()
     }
-
-    fn render_pending(&self, _made: &Made<'_>, approval_id: &str) -> String {
-        render::render_pending(approval_id)
-    }
 }
 
 /// Programs of `bash_command`. The gateway refuses arguments with which a program does more than read.

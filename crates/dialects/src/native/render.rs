@@ -7,7 +7,7 @@ use operations::{
 use wire::v1::mcp_content::Type;
 
 use super::matches;
-use crate::canonical::{PENDING, render_canonical};
+use crate::canonical::render_canonical;
 use crate::entries::entries;
 use crate::reading::Rest;
 use crate::remark::remark;
@@ -26,10 +26,6 @@ pub(crate) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String
         Ok(_) => render_canonical(outcome),
         Err(failure) => format!("Error: {}", failure.message),
     }
-}
-
-pub(super) fn render_pending(approval_id: &str) -> String {
-    format!("Pending approval {approval_id}: {PENDING}")
 }
 
 fn read(result: &ReadResult) -> String {

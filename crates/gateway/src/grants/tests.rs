@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use operations::{Encoding, Exec, Git, Grep, Operation, Read, ReadPart};
+use operations::{Exec, Git, Grep, List, Operation, Read};
 use timestamp::{Clock as _, UnixMillis};
 
 use super::{BadPermission, Effect, MAX_IN_FORCE, PathPattern, Permission, Permissions, Scope, Subject};
@@ -86,22 +86,11 @@ fn run_line(line: &str) -> Operation {
 }
 
 fn read(at: &str) -> Operation {
-    Operation::Read(Read { path: path(at), part: ReadPart::Whole, encoding: Encoding::Utf8, transfer: None })
+    Operation::Read(Read::new(path(at)))
 }
 
 fn grep(at: &str) -> Operation {
-    Operation::Grep(Grep {
-        path: path(at),
-        pattern: "x".into(),
-        regex: false,
-        case_insensitive: false,
-        before: 0,
-        after: 0,
-        glob: None,
-        max_matches: 50,
-        include_ignored: false,
-        one_per_file: false,
-    })
+    Operation::Grep(Grep::new(path(at), "x"))
 }
 
 #[test]
@@ -207,13 +196,7 @@ fn a_revocation_beats_role_team_and_grant() {
     );
     assert_eq!(verdict(&[everything], "open", "worker", Operation::Git(Git::Status)), Allow);
     let team = permission(Effect::Revocation, Subject::Team("core".into()), Some("list"));
-    let listing = Operation::List(operations::List {
-        path: path("."),
-        depth: 1,
-        include_hidden: false,
-        include_symlinks: false,
-        max_entries: 10,
-    });
+    let listing = Operation::List(List::new(path(".")));
     assert_eq!(verdict(&[], "open", "reader", listing.clone()), Allow, "the team has it");
     assert_eq!(verdict(&[team], "open", "reader", listing), Deny);
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use operations::{Encoding, List, Operation, Read, ReadPart, Reason};
+use operations::{List, Operation, Read, Reason};
 use timestamp::{Clock as _, UnixMillis};
 
 use super::{Agent, Counted, KeptCounters, Limits, Scope, Span, Throttle, ThrottleSource};
@@ -29,17 +29,11 @@ fn policy(read: &str, run: &str) -> Policy {
 const WIDE: &str = "{minute: unlimited, hour: unlimited, day: unlimited}";
 
 fn reading() -> Operation {
-    Operation::Read(Read { path: path("a"), part: ReadPart::Whole, encoding: Encoding::Utf8, transfer: None })
+    Operation::Read(Read::new(path("a")))
 }
 
 fn listing() -> Operation {
-    Operation::List(List {
-        path: path("."),
-        depth: 1,
-        include_hidden: false,
-        include_symlinks: false,
-        max_entries: 1,
-    })
+    Operation::List(List::new(path(".")))
 }
 
 fn ask(gateway: &Gateway, caller: &Caller, operation: Operation) -> Result<(), Refusal> {

@@ -1,4 +1,4 @@
-use operations::{Encoding, Exec, Git, Glob, Grep, Operation, Read, ReadPart};
+use operations::{Exec, Git, Glob, Grep, Operation, Read};
 
 use crate::exec::judge_operation;
 use crate::testing::{builtin, builtin_and, delete, exec, path, write};
@@ -20,22 +20,11 @@ fn command(line: &str) -> Operation {
 }
 
 fn grep(at: &str, glob: Option<&str>) -> Operation {
-    Operation::Grep(Grep {
-        path: path(at),
-        pattern: "x".into(),
-        regex: false,
-        case_insensitive: false,
-        before: 0,
-        after: 0,
-        glob: glob.map(str::to_owned),
-        max_matches: 50,
-        include_ignored: false,
-        one_per_file: false,
-    })
+    Operation::Grep(Grep { glob: glob.map(str::to_owned), ..Grep::new(path(at), "x") })
 }
 
 fn read(at: &str) -> Operation {
-    Operation::Read(Read { path: path(at), part: ReadPart::Whole, encoding: Encoding::Utf8, transfer: None })
+    Operation::Read(Read::new(path(at)))
 }
 
 #[test]

@@ -30,13 +30,7 @@ async fn direct() -> Guest {
 async fn calls_go_over_it() {
     let guest = direct().await;
     std::fs::write(guest.project().join("a"), "").unwrap();
-    let list = List {
-        path: jail::SandboxPath::parse("@project").unwrap(),
-        depth: 1,
-        include_hidden: false,
-        include_symlinks: false,
-        max_entries: 10,
-    };
+    let list = List::new(jail::SandboxPath::parse("@project").unwrap());
     let Ok(Reply::Result(OpResult::List(listed))) = guest.call(Operation::List(list)).await else {
         panic!("not listed")
     };

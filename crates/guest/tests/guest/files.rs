@@ -5,8 +5,7 @@ use std::os::unix::fs::symlink;
 
 use jail::SandboxPath;
 use operations::{
-    Bounds, Encoding, Glob, Grep, List, OpResult, Operation, Read, ReadPart, ReadResult, Reason, ToolFailure,
-    Write,
+    Bounds, Glob, Grep, List, OpResult, Operation, Read, ReadResult, Reason, ToolFailure, Write,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -16,7 +15,7 @@ use crate::harness::Guest;
 
 fn read(path: &str) -> Operation {
     let path = SandboxPath::parse(path).unwrap();
-    Operation::Read(Read { path, part: ReadPart::Whole, encoding: Encoding::Utf8, transfer: None })
+    Operation::Read(Read::new(path))
 }
 
 async fn content(guest: &Guest, path: &str) -> Result<ReadResult, ToolFailure> {
@@ -66,13 +65,7 @@ async fn directories_are_listed_and_searched() {
     fs::write(guest.project().join("b.txt"), "needle\n").unwrap();
     let path = SandboxPath::parse("@project").unwrap();
 
-    let list = List {
-        path: path.clone(),
-        depth: 2,
-        include_hidden: false,
-        include_symlinks: false,
-        max_entries: 10,
-    };
+    let list = List { depth: 2, ..List::new(path.clone()) };
     let Ok(Reply::Result(OpResult::List(listed))) = guest.call(Operation::List(list)).await else {
         panic!("not listed")
     };
@@ -86,18 +79,7 @@ async fn directories_are_listed_and_searched() {
     };
     assert_eq!(found.paths, ["@project/src/a.rs"]);
 
-    let grep = Grep {
-        path,
-        pattern: "needle".to_owned(),
-        regex: false,
-        case_insensitive: false,
-        before: 0,
-        after: 0,
-        glob: None,
-        max_matches: 10,
-        include_ignored: false,
-        one_per_file: false,
-    };
+    let grep = Grep::new(path, "needle");
     let Ok(Reply::Result(OpResult::Grep(found))) = guest.call(Operation::Grep(grep)).await else {
         panic!("not searched")
     };
@@ -140,14 +122,7 @@ async fn many_reads_get_their_own_answers() {
 async fn writing_is_not_done_here() {
     let guest = Guest::start().await;
     let path = SandboxPath::parse("new").unwrap();
-    let write = Write {
-        path,
-        content: b"x".to_vec(),
-        uploaded: None,
-        mode: None,
-        if_match_sha256: None,
-        create_only: false,
-    };
+    let write = Write::new(path, "x");
     let refused = guest.call(Operation::Write(write)).await.unwrap_err();
     assert_eq!(refused.reason, Reason::InvalidArgument);
     assert!(!guest.project().join("new").exists());

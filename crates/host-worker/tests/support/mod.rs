@@ -392,14 +392,7 @@ impl Hand {
 }
 
 pub fn write(path: &str, content: impl AsRef<[u8]>) -> Operation {
-    Operation::Write(operations::Write {
-        path: path.parse().unwrap(),
-        content: content.as_ref().to_vec(),
-        uploaded: None,
-        mode: None,
-        if_match_sha256: None,
-        create_only: false,
-    })
+    Operation::Write(operations::Write::new(path.parse().unwrap(), content.as_ref()))
 }
 
 /// As a request has it, validated.

@@ -38,6 +38,24 @@ pub struct Grep {
     pub one_per_file: bool,
 }
 
+impl Grep {
+    /// Searches a directory or file for literal text, with the defaults of the API.
+    pub fn new(path: SandboxPath, pattern: impl Into<String>) -> Self {
+        Self {
+            path,
+            pattern: pattern.into(),
+            regex: false,
+            case_insensitive: false,
+            before: 1,
+            after: 1,
+            glob: None,
+            max_matches: 50,
+            include_ignored: false,
+            one_per_file: false,
+        }
+    }
+}
+
 impl Request for Grep {
     type Message = GrepRequest;
 

@@ -25,6 +25,13 @@ pub struct List {
     pub max_entries: u32,
 }
 
+impl List {
+    /// Lists the direct children of a directory, with the defaults of the API.
+    pub fn new(path: SandboxPath) -> Self {
+        Self { path, depth: 1, include_hidden: false, include_symlinks: false, max_entries: 200 }
+    }
+}
+
 impl Request for List {
     type Message = ListRequest;
 

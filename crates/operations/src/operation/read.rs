@@ -53,6 +53,13 @@ pub enum ReadPart {
     },
 }
 
+impl Read {
+    /// Reads a whole file as text.
+    pub fn new(path: SandboxPath) -> Self {
+        Self { path, part: ReadPart::Whole, encoding: Encoding::Utf8, transfer: None }
+    }
+}
+
 impl Request for Read {
     type Message = ReadRequest;
 

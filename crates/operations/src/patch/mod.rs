@@ -65,6 +65,20 @@ pub struct FrontMatter {
 }
 
 impl FrontMatter {
+    /// Changes nothing of the file.
+    pub fn new(path: SandboxPath) -> Self {
+        Self {
+            path,
+            if_match_sha256: None,
+            steps_completed_append: Vec::new(),
+            variables_set: BTreeMap::new(),
+            decision_log_append: Vec::new(),
+            artifacts_append: Vec::new(),
+            current_node_id: None,
+            updated_at: None,
+        }
+    }
+
     /// `variables_set` as the text of one JSON object; empty when there are none.
     pub fn variables_json(&self) -> String {
         if self.variables_set.is_empty() {

@@ -54,12 +54,7 @@ fn body() -> impl Strategy<Value = Body> {
         Just(Body::Pong(w::Pong {})),
         "\\PC{0,40}".prop_map(|message| {
             let failure = v1::ToolFailure { reason: "NOT_FOUND".to_owned(), message, ..Default::default() };
-            Body::Outcome(w::Outcome {
-                kind: Some(w::outcome::Kind::Failure(failure)),
-                usage: None,
-                bound: None,
-                hints: Vec::new(),
-            })
+            Body::Outcome(w::Outcome { kind: Some(w::outcome::Kind::Failure(failure)), ..Default::default() })
         }),
     ]
 }

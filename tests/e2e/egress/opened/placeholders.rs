@@ -38,8 +38,7 @@ async fn s6_each_run_has_a_placeholder_of_its_own_for_good() {
     let refused = daemon.run_with(asked).await.err().unwrap();
     assert_eq!(reason(&refused), "INVALID_ARGUMENT", "{refused}");
 
-    daemon.kill().await;
-    daemon.launch().await;
+    daemon.relaunch().await;
     run.clients = daemon.connect().await;
     let (_, again) = shell(&mut run, "printf %s \"$MODEL_API_KEY\"").await;
     assert_eq!(again, first);

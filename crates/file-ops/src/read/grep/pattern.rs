@@ -76,18 +76,7 @@ mod tests {
     use super::*;
 
     fn block(pattern: &str) -> usize {
-        let grep = Grep {
-            path: SandboxPath::parse("@project").unwrap(),
-            pattern: pattern.to_owned(),
-            regex: true,
-            case_insensitive: false,
-            before: 0,
-            after: 0,
-            glob: None,
-            max_matches: 1,
-            include_ignored: false,
-            one_per_file: false,
-        };
+        let grep = Grep { regex: true, ..Grep::new(SandboxPath::parse("@project").unwrap(), pattern) };
         Compiled::new(&grep).unwrap().block
     }
 

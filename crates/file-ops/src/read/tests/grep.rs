@@ -8,18 +8,7 @@ use crate::read::scene::{Scene, expect_result, path};
 use crate::{Cancel, grep};
 
 fn request(pattern: &str) -> Grep {
-    Grep {
-        path: path("@project"),
-        pattern: pattern.to_owned(),
-        regex: false,
-        case_insensitive: false,
-        before: 0,
-        after: 0,
-        glob: None,
-        max_matches: 50,
-        include_ignored: false,
-        one_per_file: false,
-    }
+    Grep { before: 0, after: 0, ..Grep::new(path("@project"), pattern) }
 }
 
 fn attempt(scene: &Scene, request: &Grep) -> Outcome {

@@ -10,7 +10,7 @@ use crate::read::scene::{Scene, expect_result, path};
 use crate::{Cancel, list};
 
 fn request(at: &str) -> List {
-    List { path: path(at), depth: 1, include_hidden: false, include_symlinks: false, max_entries: 200 }
+    List::new(path(at))
 }
 
 fn attempt(scene: &Scene, request: &List) -> Outcome {

@@ -94,14 +94,7 @@ impl Location {
 }
 
 fn a_write() -> Write {
-    Write {
-        path: path("d/f"),
-        content: b"new\n".to_vec(),
-        uploaded: None,
-        mode: None,
-        if_match_sha256: None,
-        create_only: false,
-    }
+    Write::new(path("d/f"), "new\n")
 }
 
 fn an_edit() -> Edit {

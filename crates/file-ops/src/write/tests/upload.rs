@@ -44,14 +44,7 @@ fn request(at: &str, content: &[u8]) -> Write {
         sha256: sha256(content),
         archive: false,
     };
-    Write {
-        path: path(at),
-        content: Vec::new(),
-        uploaded: Some(uploaded),
-        mode: None,
-        if_match_sha256: None,
-        create_only: false,
-    }
+    Write { uploaded: Some(uploaded), ..Write::new(path(at), "") }
 }
 
 #[test]

@@ -7,14 +7,7 @@ use super::{Scene, path};
 use crate::{preview_write, write};
 
 fn request(at: &str, content: impl AsRef<[u8]>) -> Write {
-    Write {
-        path: path(at),
-        content: content.as_ref().to_vec(),
-        uploaded: None,
-        mode: None,
-        if_match_sha256: None,
-        create_only: false,
-    }
+    Write::new(path(at), content.as_ref())
 }
 
 fn attempt(scene: &Scene, request: &Write) -> Outcome {

@@ -328,13 +328,7 @@ impl World {
         }
         let path = SandboxPath::parse("a").unwrap();
         let operation = match kind {
-            Kind::List => Operation::List(List {
-                path,
-                depth: 1,
-                include_hidden: false,
-                include_symlinks: false,
-                max_entries: 10,
-            }),
+            Kind::List => Operation::List(List::new(path)),
             Kind::Write | Kind::Preview => Operation::Write(Write::new(path, "")),
             Kind::Exec | Kind::Terminal => Operation::Exec(Exec::new("true", [""; 0])),
         };

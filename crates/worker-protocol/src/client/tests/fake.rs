@@ -102,13 +102,7 @@ pub(super) async fn connect(daemon: DuplexStream) -> Result<(Client, Peer), Conn
 }
 
 pub(super) fn list() -> Operation {
-    Operation::List(List {
-        path: SandboxPath::parse("@project").unwrap(),
-        depth: 1,
-        include_hidden: false,
-        include_symlinks: false,
-        max_entries: 10,
-    })
+    Operation::List(List::new(SandboxPath::parse("@project").unwrap()))
 }
 
 pub(super) fn exec() -> Operation {
@@ -162,33 +156,22 @@ pub(super) fn executed(stdout_bytes: u64, stderr_bytes: u64) -> Body {
         kill,
         ..Default::default()
     };
-    Body::Outcome(w::Outcome {
-        kind: Some(w::outcome::Kind::Command(report)),
-        usage: None,
-        bound: None,
-        hints: Vec::new(),
-    })
+    end(w::outcome::Kind::Command(report))
+}
+
+fn end(kind: w::outcome::Kind) -> Body {
+    Body::Outcome(w::Outcome { kind: Some(kind), ..Default::default() })
 }
 
 fn outcome(kind: v1::result::Kind) -> Body {
     let result = v1::Result { kind: Some(kind) };
-    Body::Outcome(w::Outcome {
-        kind: Some(w::outcome::Kind::Result(result)),
-        usage: None,
-        bound: None,
-        hints: Vec::new(),
-    })
+    end(w::outcome::Kind::Result(result))
 }
 
 pub(super) fn failed(reason: &str) -> Body {
     let failure =
         v1::ToolFailure { reason: reason.to_owned(), message: "because".to_owned(), ..Default::default() };
-    Body::Outcome(w::Outcome {
-        kind: Some(w::outcome::Kind::Failure(failure)),
-        usage: None,
-        bound: None,
-        hints: Vec::new(),
-    })
+    end(w::outcome::Kind::Failure(failure))
 }
 
 pub(super) fn wrote(stream: w::output::Stream, offset: u64, data: &[u8]) -> Body {

@@ -109,12 +109,7 @@ async fn outcomes_fit_their_operation_and_are_consistent() {
         [v1::ExecResult::default(), v1::ExecResult { stdout: "forged".to_owned(), ..Default::default() }]
     {
         let result = v1::Result { kind: Some(v1::result::Kind::Exec(result)) };
-        let outcome = w::Outcome {
-            kind: Some(w::outcome::Kind::Result(result)),
-            usage: None,
-            bound: None,
-            hints: Vec::new(),
-        };
+        let outcome = w::Outcome { kind: Some(w::outcome::Kind::Result(result)), ..Default::default() };
         breaks(At::Cleared, vec![Body::Outcome(outcome)], Violation::Outcome).await;
     }
 }

@@ -1,23 +1,12 @@
 //! What is kept, what is said to be lost, and what is no front matter.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 
 fn asked() -> FrontMatter {
-    FrontMatter {
-        path: SandboxPath::parse("@state/workflow.md").unwrap(),
-        if_match_sha256: None,
-        steps_completed_append: Vec::new(),
-        variables_set: BTreeMap::new(),
-        decision_log_append: Vec::new(),
-        artifacts_append: Vec::new(),
-        current_node_id: None,
-        updated_at: None,
-    }
+    FrontMatter::new(SandboxPath::parse("@state/workflow.md").unwrap())
 }
 
 fn all() -> FrontMatter {

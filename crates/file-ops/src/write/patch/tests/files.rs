@@ -200,14 +200,8 @@ fn patched_files_and_new_content_have_separate_bounds() {
     attempt(envelope("*** Update File: a\n@@\n-end\n+done\n")).unwrap();
     let artifacts = |artifact: &str| {
         PatchChange::FrontMatter(FrontMatter {
-            path: "a".parse().unwrap(),
-            if_match_sha256: None,
-            steps_completed_append: Vec::new(),
-            variables_set: BTreeMap::new(),
-            decision_log_append: Vec::new(),
             artifacts_append: vec![artifact.to_owned()],
-            current_node_id: None,
-            updated_at: None,
+            ..FrontMatter::new("a".parse().unwrap())
         })
     };
     attempt(artifacts("b")).unwrap();
@@ -233,14 +227,10 @@ fn front_matter_of_a_file() {
     scene.put("w.md", "---\nvariables: {}\n---\nbody\n");
     let change = |hash: Option<&str>| {
         PatchChange::FrontMatter(FrontMatter {
-            path: "w.md".parse().unwrap(),
             if_match_sha256: hash.map(str::to_owned),
             steps_completed_append: vec!["one".to_owned()],
             variables_set: BTreeMap::from([("a".to_owned(), json!([1, "x"]))]),
-            decision_log_append: Vec::new(),
-            artifacts_append: Vec::new(),
-            current_node_id: None,
-            updated_at: None,
+            ..FrontMatter::new("w.md".parse().unwrap())
         })
     };
     let failure = scene.patch(change(Some(&"0".repeat(64)))).unwrap_err();
