@@ -334,22 +334,33 @@ mod tests {
     }
 
     /// One snapshot for the whole tree, so that a reviewer sees every change of the command line at a glance.
+    ///
+    /// The global options are printed once, with the first command. One whose text about them differs has its own.
     #[test]
     fn help() {
-        let mut all = String::new();
         let mut command = Cli::tree();
         command.build();
-        collect(&mut command, &mut all);
+        let whole = short_help(&command);
+        let begin = whole.find("\nGlobal options:\n").unwrap();
+        let end = begin + 2 + whole[begin + 1..].find("\n\n").unwrap();
+        let mut all = format!("===== coffer =====\n{whole}\n");
+        for child in command.get_subcommands() {
+            collect(child, &whole[begin..end], &mut all);
+        }
         insta::assert_snapshot!("help", all);
     }
 
-    fn collect(command: &mut clap::Command, all: &mut String) {
-        let name = command.get_bin_name().unwrap_or("coffer").to_owned();
-        let text = command.clone().term_width(100).render_help();
-        writeln!(all, "===== {name} =====\n{text}").unwrap();
-        for child in command.get_subcommands_mut() {
-            collect(child, all);
+    /// Appends the help of a command and of those beneath it, without the text about the global options.
+    fn collect(command: &clap::Command, globals: &str, all: &mut String) {
+        let name = command.get_bin_name().unwrap();
+        writeln!(all, "===== {name} =====\n{}", short_help(command).replace(globals, "")).unwrap();
+        for child in command.get_subcommands() {
+            collect(child, globals, all);
         }
+    }
+
+    fn short_help(command: &clap::Command) -> String {
+        command.clone().term_width(100).render_help().to_string()
     }
 
     /// Splits the example of a help text into the command lines of `coffer` in it, as a shell would.
