@@ -25,7 +25,8 @@ Exit codes:
   4  awaiting an approval
   5  the daemon cannot be reached
   6  `audit verify --key`: the log is intact, but no checkpoint is signed with the key
-`call exec` and `call shell` exit as their command does and have codes of their own: see their help.";
+`call exec`, `call shell`, `session run`, `process wait` and `run shell` exit as their command does
+and have codes of their own: see their help.";
 
 const ENDPOINT: &str = "COFFERDAM_ENDPOINT";
 const TLS: &str = "COFFERDAM_TLS";
@@ -61,9 +62,9 @@ pub(crate) struct Globals {
     /// COFFERDAM_TOKEN, which `ps` does not show.
     #[arg(long, global = true, value_name = "TOKEN", help_heading = "Global options")]
     token: Option<String>,
-    /// All nodes of a fleet, for lists, watches, `push`, `audit verify`, `node show` and `status`: a file with the list
-    /// of nodes, as `coffer fleet` takes it, or dns:NAME[:PORT]. Without a value: COFFERDAM_FLEET. A node that does not
-    /// answer is a warning.
+    /// All nodes of a fleet, for lists and watches of runs, approvals and alerts, `audit tail`, `query` and `verify`,
+    /// `image push`, `base push`, `node show` and `status`: a file with the list of nodes, as `coffer fleet` takes it, or
+    /// dns:NAME[:PORT]. Without a value: COFFERDAM_FLEET. A node that does not answer is a warning.
     #[arg(long, global = true, value_name = "FILE|dns:NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "endpoint", help_heading = "Global options")]
     fleet: Option<String>,
     /// One node of the fleet, by its number, for all commands.
