@@ -8,7 +8,7 @@ use crate::client::{Context, quick};
 use crate::failure::Ended;
 use crate::{ids, time};
 
-/// Show the outcome of a call; exits with its command's code, or as `call read` does.
+/// Show the outcome of a call; exits with the code of its command, or as `call read` does.
 ///
 /// 0: the call succeeded, or runs. 1: it failed. 3: it was denied. 4: it waits for an approval. A command or script
 /// without an exit code has these codes, too.
