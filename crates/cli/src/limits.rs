@@ -215,9 +215,10 @@ mod tests {
 
     #[test]
     fn a_throttle_has_a_rate_and_a_time_unless_it_is_lifted() {
-        let is_whole =
-            |line: &str| crate::cli::Cli::tree().try_get_matches_from(line.split(' ')).is_ok();
-        assert!(is_whole("coffer throttle a --per-minute 0 --for 1h") && is_whole("coffer throttle a --lift"));
+        let is_whole = |line: &str| crate::cli::Cli::tree().try_get_matches_from(line.split(' ')).is_ok();
+        assert!(
+            is_whole("coffer throttle a --per-minute 0 --for 1h") && is_whole("coffer throttle a --lift")
+        );
         for line in ["", " --for 1h", " --per-minute 0", " --per-minute 0 --for 1h --lift"] {
             assert!(!is_whole(&format!("coffer throttle a{line}")), "{line}");
         }
