@@ -46,12 +46,13 @@ pub enum WriteError {
 pub fn write(out: &mut dyn Write, head: &Head, sources: &Sources<'_>) -> Result<(), WriteError> {
     let mut archive = Archive { tar: tar::Builder::new(out), manifest: Manifest::default() };
     let key = read_key(sources.state_dir, AUDIT_KEY)?;
+    let drain = atomic_file::read(&sources.state_dir.join(DRAIN), longest(DRAIN))?;
     append(&mut archive.tar, HEAD, &serde_json::to_vec_pretty(head)?)?;
     archive.file(STORE, &sources.store, None)?;
     if let Some(usage) = &sources.usage {
         archive.file(USAGE, usage, None)?;
     }
-    if let Some(drain) = atomic_file::read(&sources.state_dir.join(DRAIN), longest(DRAIN))? {
+    if let Some(drain) = drain {
         archive.bytes(DRAIN, &drain)?;
     }
     archive.bytes(SEAL_KEY, &read_key(sources.state_dir, SEAL_KEY)?)?;
