@@ -11,6 +11,8 @@ use harness::{
     Certificates, Clients, Daemon, RunHandle, Setup, as_user, binary, calls, reason, record, requests, v1,
 };
 
+use crate::cli;
+
 /// Exit code, standard output, standard error.
 async fn coffer(daemon: &Daemon, line: &[&str]) -> (i32, String, String) {
     let mut command = tokio::process::Command::new(binary("coffer"));
@@ -152,6 +154,31 @@ async fn a_backup_under_load_is_restored_and_everything_is_found() {
     // The daemon takes runs and calls again.
     let mut next = daemon.run_on(requests::managed("open")).await;
     next.ok(calls::write("b.txt", "again")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_node_is_still_drained() {
+    let config = "node: { id: 7 }\n".to_owned();
+    let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
+    done(&daemon, &["node", "drain", "--reason", "an incident"]).await;
+    let (place, state) = (daemon.outside().to_owned(), daemon.state_dir());
+    let file = place.join("drained.backup");
+    done(&daemon, &["backup", "create", text(&file)]).await;
+    daemon.stop().await;
+    std::fs::rename(&state, place.join("lost")).unwrap();
+    done(&daemon, &["backup", "restore", text(&file), "--state-dir", text(&state)]).await;
+    // The new host has another number.
+    let config = std::fs::read_to_string(daemon.config_path()).unwrap();
+    std::fs::write(daemon.config_path(), config.replace("id: 7", "id: 8")).unwrap();
+    daemon.launch().await;
+
+    let shown = cli::json(&daemon, &["node", "show"]).await;
+    assert_eq!((&shown["nodeId"], &shown["state"]), (&8.into(), &"DRAINED".into()), "{shown}");
+    assert_eq!(shown["drain"]["reason"], "an incident", "{shown}");
+    let made = daemon.run_with(requests::managed("open")).await.map(|run| run.id().to_owned());
+    assert_eq!(reason(&made.unwrap_err()), "NODE_DRAINED");
+    done(&daemon, &["node", "undrain"]).await;
+    daemon.run_on(requests::managed("open")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

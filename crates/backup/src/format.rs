@@ -12,6 +12,8 @@ pub(crate) const HEAD: &str = "backup.json";
 pub const STORE: &str = "store.db";
 /// Path of the use of models in a state directory.
 pub const USAGE: &str = "usage/usage.db";
+/// Path of the drain of the node in a state directory.
+pub(crate) const DRAIN: &str = "node.json";
 pub(crate) const SEAL_KEY: &str = "seal.key";
 pub(crate) const AUDIT_KEY: &str = "keys/audit.key";
 pub(crate) const LOG: &str = "audit";
@@ -27,6 +29,8 @@ pub(crate) const LONGEST_HEAD: u64 = 64 * 1024;
 pub(crate) const LONGEST_MANIFEST: u64 = 32 * 1024 * 1024;
 /// Length of a key, bytes.
 pub(crate) const LONGEST_KEY: u64 = 4096;
+/// Length of the drain, bytes. A daemon reads as many.
+pub(crate) const LONGEST_DRAIN: u64 = 64 * 1024;
 
 /// Description of a backup: its first member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +69,7 @@ pub(crate) struct Manifest {
 
 /// Returns true if a member between the first and the last one can have this name.
 pub(crate) fn is_member(name: &str) -> bool {
-    if [STORE, USAGE, SEAL_KEY, AUDIT_KEY].contains(&name) {
+    if [STORE, USAGE, DRAIN, SEAL_KEY, AUDIT_KEY].contains(&name) {
         return true;
     }
     name.strip_prefix(LOG).and_then(|name| name.strip_prefix('/')).is_some_and(audit::is_file_to_copy)
@@ -77,6 +81,7 @@ pub(crate) fn longest(name: &str) -> u64 {
         HEAD => LONGEST_HEAD,
         MANIFEST => LONGEST_MANIFEST,
         SEAL_KEY | AUDIT_KEY => LONGEST_KEY,
+        DRAIN => LONGEST_DRAIN,
         // The disk is their bound.
         _ => 1 << 42,
     }
@@ -88,7 +93,9 @@ mod tests {
 
     #[test]
     fn no_name_leaves_the_state_directory() {
-        for name in [STORE, USAGE, SEAL_KEY, AUDIT_KEY, "audit/removed", "audit/00000000000000000001.jsonl"] {
+        for name in
+            [STORE, USAGE, DRAIN, SEAL_KEY, AUDIT_KEY, "audit/removed", "audit/00000000000000000001.jsonl"]
+        {
             assert!(is_member(name), "{name}");
         }
         for name in [
@@ -107,6 +114,7 @@ mod tests {
             "bin/coffer-guest",
             "restored.json",
             "store.db/x",
+            "node.json.next",
             "keys/audit.key.next",
         ] {
             assert!(!is_member(name), "{name}");

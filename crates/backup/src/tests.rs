@@ -12,6 +12,9 @@ use crate::format::{HEAD, Head, MANIFEST, VERSION};
 use crate::restore::{RestoreError, continued, restore, settled};
 use crate::{ArchiveError, Sources, check, write};
 
+/// The drain of a node. A backup has it as it is, also one that no daemon can read.
+const DRAIN: &str = r#"{"version":1,"drain":{"reason":"a new kernel""#;
+
 /// A state directory with a log of some records, and the archive of it.
 fn archive() -> Vec<u8> {
     let state = tempfile::tempdir().unwrap();
@@ -26,6 +29,7 @@ fn archive() -> Vec<u8> {
     let checkpoint = writer.checkpoint(&signer).unwrap().unwrap();
     writer.append(&Event::new(Kind::RunState)).unwrap();
     fs::write(state.path().join("seal.key"), [7; 32]).unwrap();
+    fs::write(state.path().join("node.json"), DRAIN).unwrap();
     fs::write(state.path().join("store"), b"SQLite format 3\0 and more").unwrap();
     let last = log.join("00000000000000000001.jsonl");
     File::options().append(true).open(&last).unwrap().write_all(b"{\"half\":").unwrap();
@@ -112,7 +116,7 @@ fn a_backup_is_restored_with_private_files_and_a_log_that_verifies() {
     assert_eq!((result.last_sequence, &result.last_hash), (23, &checked.last_hash));
     assert!(audit::verify(&state.join("audit"), &mut |_| {}).unwrap().is_intact());
     assert_eq!(fs::read(state.join("seal.key")).unwrap(), [7; 32]);
-    for name in ["store.db", "seal.key", "keys/audit.key", "restored.json"] {
+    for name in ["store.db", "node.json", "seal.key", "keys/audit.key", "restored.json"] {
         let mode = fs::metadata(state.join(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{name}");
     }
@@ -122,6 +126,19 @@ fn a_backup_is_restored_with_private_files_and_a_log_that_verifies() {
     assert!(!state.join(crate::UNFINISHED).exists());
     let (mut writer, _) = Writer::open(&state.join("audit")).unwrap();
     assert_eq!(writer.append(&Event::new(Kind::DaemonStarted)).unwrap().sequence, 24, "the log goes on");
+}
+
+#[test]
+fn a_drain_is_restored_as_it_was_and_none_is_made_where_there_was_none() {
+    let mut members = members(&archive());
+    let (place, result) = restored(&pack(&members));
+    result.unwrap();
+    assert_eq!(fs::read_to_string(place.path().join("state/node.json")).unwrap(), DRAIN);
+    members.retain(|(name, _)| name != "node.json");
+    sealed_again(&mut members);
+    let (place, result) = restored(&pack(&members));
+    result.unwrap();
+    assert!(!place.path().join("state/node.json").exists());
 }
 
 #[test]
@@ -229,7 +246,7 @@ fn links_devices_and_headers_that_extend_others_are_refused() {
 
 #[test]
 fn lengths_are_bounded_before_they_are_believed() {
-    for name in [HEAD, "seal.key", MANIFEST] {
+    for name in [HEAD, "node.json", "seal.key", MANIFEST] {
         let mut bytes = if name == HEAD { Vec::new() } else { pack(&members(&archive())[..1]) };
         bytes.truncate(bytes.len().saturating_sub(1024));
         let mut header = tar::Header::new_ustar();

@@ -8,7 +8,7 @@ use std::path::Path;
 use sha2::{Digest as _, Sha256};
 
 use crate::format::{
-    AUDIT_KEY, Entry, HEAD, Head, LOG, LONGEST_KEY, MANIFEST, MOST, Manifest, SEAL_KEY, STORE, USAGE,
+    AUDIT_KEY, DRAIN, Entry, HEAD, Head, LOG, MANIFEST, MOST, Manifest, SEAL_KEY, STORE, USAGE, longest,
 };
 
 /// Bytes at the end of a segment in which its last line ends.
@@ -21,7 +21,7 @@ pub struct Sources<'a> {
     pub store: File,
     /// Snapshot of the use of models, if there is any.
     pub usage: Option<File>,
-    /// The state directory, for the keys.
+    /// The state directory, for the keys and the drain of the node.
     pub state_dir: &'a Path,
     /// Directory of the log, whose segments are kept meanwhile.
     pub log: &'a Path,
@@ -45,14 +45,17 @@ pub enum WriteError {
 /// Writes the archive from front to back.
 pub fn write(out: &mut dyn Write, head: &Head, sources: &Sources<'_>) -> Result<(), WriteError> {
     let mut archive = Archive { tar: tar::Builder::new(out), manifest: Manifest::default() };
-    let key_file = sources.state_dir.join(AUDIT_KEY);
-    let key = read_key(&key_file)?;
+    let key = read_key(sources.state_dir, AUDIT_KEY)?;
+    let drain = atomic_file::read(&sources.state_dir.join(DRAIN), longest(DRAIN))?;
     append(&mut archive.tar, HEAD, &serde_json::to_vec_pretty(head)?)?;
     archive.file(STORE, &sources.store, None)?;
     if let Some(usage) = &sources.usage {
         archive.file(USAGE, usage, None)?;
     }
-    archive.bytes(SEAL_KEY, &read_key(&sources.state_dir.join(SEAL_KEY))?)?;
+    if let Some(drain) = drain {
+        archive.bytes(DRAIN, &drain)?;
+    }
+    archive.bytes(SEAL_KEY, &read_key(sources.state_dir, SEAL_KEY)?)?;
     archive.bytes(AUDIT_KEY, &key)?;
     let names = audit::files_to_copy(sources.log)?;
     if names.len() > MOST - 10 {
@@ -70,7 +73,8 @@ pub fn write(out: &mut dyn Write, head: &Head, sources: &Sources<'_>) -> Result<
         archive.file(&format!("{LOG}/{name}"), &file, whole)?;
     }
     // A rotation puts the next key beside this one before it is in the log.
-    if read_key(&key_file)? != key || key_file.with_extension("key.next").exists() {
+    let next = sources.state_dir.join(AUDIT_KEY).with_extension("key.next");
+    if read_key(sources.state_dir, AUDIT_KEY)? != key || next.exists() {
         return Err(WriteError::KeyRotated);
     }
     let manifest = serde_json::to_vec(&archive.manifest)?;
@@ -124,13 +128,10 @@ fn append(tar: &mut tar::Builder<&mut dyn Write>, name: &str, content: &[u8]) ->
     tar.append_data(&mut header(content.len() as u64), name, content)
 }
 
-fn read_key(path: &Path) -> io::Result<Vec<u8>> {
-    let mut key = Vec::new();
-    File::open(path)?.take(LONGEST_KEY + 1).read_to_end(&mut key)?;
-    if key.len() as u64 > LONGEST_KEY {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a key is too long"));
-    }
-    Ok(key)
+/// Reads a key that the archive has under this name.
+fn read_key(state_dir: &Path, name: &str) -> io::Result<Vec<u8>> {
+    let key = atomic_file::read(&state_dir.join(name), longest(name))?;
+    key.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// Returns the length of a segment up to the end of its last whole line. Another line may be half written.

@@ -25,7 +25,8 @@ Exit codes:
   4  awaiting an approval
   5  the daemon cannot be reached
   6  `audit verify --key`: the log is intact, but no checkpoint is signed with the key
-`call exec` and `call shell` exit as their command does and have codes of their own: see their help.";
+`call exec`, `call shell`, `session run`, `process wait` and `run shell` exit as their command does
+and have codes of their own: see their help.";
 
 const ENDPOINT: &str = "COFFERDAM_ENDPOINT";
 const TLS: &str = "COFFERDAM_TLS";
@@ -61,9 +62,9 @@ pub(crate) struct Globals {
     /// COFFERDAM_TOKEN, which `ps` does not show.
     #[arg(long, global = true, value_name = "TOKEN", help_heading = "Global options")]
     token: Option<String>,
-    /// All nodes of a fleet, for lists, watches, `push`, `audit verify`, `node show` and `status`: a file with the list
-    /// of nodes, as `coffer fleet` takes it, or dns:NAME[:PORT]. Without a value: COFFERDAM_FLEET. A node that does not
-    /// answer is a warning.
+    /// All nodes of a fleet, for lists and watches of runs, approvals and alerts, `audit tail`, `query` and `verify`,
+    /// `image push`, `base push`, `node show` and `status`: a file with the list of nodes, as `coffer fleet` takes it, or
+    /// dns:NAME[:PORT]. Without a value: COFFERDAM_FLEET. A node that does not answer is a warning.
     #[arg(long, global = true, value_name = "FILE|dns:NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "endpoint", help_heading = "Global options")]
     fleet: Option<String>,
     /// One node of the fleet, by its number, for all commands.
@@ -334,22 +335,33 @@ mod tests {
     }
 
     /// One snapshot for the whole tree, so that a reviewer sees every change of the command line at a glance.
+    ///
+    /// The global options are printed once, with the first command. One whose text about them differs has its own.
     #[test]
     fn help() {
-        let mut all = String::new();
         let mut command = Cli::tree();
         command.build();
-        collect(&mut command, &mut all);
+        let whole = short_help(&command);
+        let begin = whole.find("\nGlobal options:\n").unwrap();
+        let end = begin + 2 + whole[begin + 1..].find("\n\n").unwrap();
+        let mut all = format!("===== coffer =====\n{whole}\n");
+        for child in command.get_subcommands() {
+            collect(child, &whole[begin..end], &mut all);
+        }
         insta::assert_snapshot!("help", all);
     }
 
-    fn collect(command: &mut clap::Command, all: &mut String) {
-        let name = command.get_bin_name().unwrap_or("coffer").to_owned();
-        let text = command.clone().term_width(100).render_help();
-        writeln!(all, "===== {name} =====\n{text}").unwrap();
-        for child in command.get_subcommands_mut() {
-            collect(child, all);
+    /// Appends the help of a command and of those beneath it, without the text about the global options.
+    fn collect(command: &clap::Command, globals: &str, all: &mut String) {
+        let name = command.get_bin_name().unwrap();
+        writeln!(all, "===== {name} =====\n{}", short_help(command).replace(globals, "")).unwrap();
+        for child in command.get_subcommands() {
+            collect(child, globals, all);
         }
+    }
+
+    fn short_help(command: &clap::Command) -> String {
+        command.clone().term_width(100).render_help().to_string()
     }
 
     /// Splits the example of a help text into the command lines of `coffer` in it, as a shell would.

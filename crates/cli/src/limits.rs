@@ -46,14 +46,20 @@ pub(crate) struct Throttle {
     /// if the agent has no live run.
     #[arg(long, value_name = "PRINCIPAL", default_value = "", hide_default_value = true)]
     principal: String,
-    /// Maximum number of calls per minute, over all operations; 0 allows none.
-    #[arg(long, value_name = "N", required_unless_present = "lift", default_value_t = 0)]
+    /// Maximum number of calls per minute, over all operations; 0 allows none. Required without --lift.
+    #[arg(
+        long,
+        value_name = "N",
+        required_unless_present = "lift",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
     per_minute: u32,
-    /// Duration of the throttle, such as `90s`, `5m`, `2h`; at most 30 days.
+    /// Duration of the throttle, such as `90s`, `5m`, `2h`; at most 30 days. Required without --lift.
     #[arg(long = "for", value_name = "TIME", required_unless_present = "lift", value_parser = time::parse)]
     duration: Option<std::time::Duration>,
     /// The reason, for the audit log.
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
     /// End the agent's throttle.
     #[arg(long, conflicts_with_all = ["per_minute", "duration"])]
@@ -206,6 +212,17 @@ mod tests {
 
     use super::*;
     use crate::output::Look;
+
+    #[test]
+    fn a_throttle_has_a_rate_and_a_time_unless_it_is_lifted() {
+        let is_whole = |line: &str| crate::cli::Cli::tree().try_get_matches_from(line.split(' ')).is_ok();
+        assert!(
+            is_whole("coffer throttle a --per-minute 0 --for 1h") && is_whole("coffer throttle a --lift")
+        );
+        for line in ["", " --for 1h", " --per-minute 0", " --per-minute 0 --for 1h --lift"] {
+            assert!(!is_whole(&format!("coffer throttle a{line}")), "{line}");
+        }
+    }
 
     #[test]
     fn a_line_a_window() {

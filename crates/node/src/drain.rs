@@ -41,6 +41,11 @@ impl Drain {
     }
 }
 
+/// Returns true if a text can be the reason of a drain, which clients and the log of the daemon show.
+pub(crate) fn is_reason(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_REASON && !text.chars().any(char::is_control)
+}
+
 /// Content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,6 +89,10 @@ impl DrainFile {
         let mut text = Vec::new();
         file.take(LONGEST).read_to_end(&mut text)?;
         match serde_json::from_slice(&text)? {
+            // The file may come from a backup, and so from another host.
+            Stored { version: FORMAT, drain: Some(drain) } if !is_reason(&drain.reason) => {
+                Err(io::Error::other("its reason is none that an operator could give"))
+            }
             Stored { version: FORMAT, drain } => Ok(drain),
             Stored { version, .. } => Err(io::Error::other(format!("its version {version} is not {FORMAT}"))),
         }
@@ -122,9 +131,21 @@ mod tests {
     fn a_file_that_cannot_be_read_keeps_runs_away() {
         let directory = tempfile::tempdir().unwrap();
         let file = DrainFile::of(directory.path());
-        for text in
-            ["", "{", "{}", "[]", r#"{ "version": 2 }"#, r#"{ "version": 1, "drain": { "reason": "x" } }"#]
-        {
+        let drained = |reason: &str| {
+            let drain = Drain { reason: reason.into(), ..drain(None) };
+            serde_json::to_string(&Stored { version: FORMAT, drain: Some(drain) }).unwrap()
+        };
+        for text in [
+            "",
+            "{",
+            "{}",
+            "[]",
+            r#"{ "version": 2 }"#,
+            r#"{ "version": 1, "drain": { "reason": "x" } }"#,
+            &drained(""),
+            &drained("a\u{1b}[31mb"),
+            &drained(&"x".repeat(MAX_REASON + 1)),
+        ] {
             std::fs::write(directory.path().join(FILE), text).unwrap();
             let drain = file.read().unwrap();
             assert_eq!((drain.principal.as_str(), drain.left()), ("cofferd", None), "{text}");

@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 use wire::v1;
 use wire::v1::node::State;
 
-use crate::drain::{Drain, MAX_DEADLINE, MAX_REASON};
+use crate::drain::{Drain, MAX_DEADLINE, MAX_REASON, is_reason};
 use crate::gate::Gate;
 use crate::images::Images;
 use crate::watchers::Watchers;
@@ -274,7 +274,7 @@ pub(crate) struct Asked {
 impl Asked {
     pub(crate) fn parse(request: &v1::DrainNodeRequest) -> Result<Self, Refusal> {
         let reason = request.reason.trim().to_owned();
-        if reason.is_empty() || reason.len() > MAX_REASON || reason.chars().any(char::is_control) {
+        if !is_reason(&reason) {
             let message = format!("must be 1 to {MAX_REASON} bytes without control characters");
             return Err(Refusal::invalid("reason", message));
         }

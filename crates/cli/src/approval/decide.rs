@@ -13,7 +13,7 @@ use crate::failure::Ended;
 /// Approve a call or a connection. The daemon makes it once, as soon as enough approvers have consented.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer approval approve 9c01d4e2 --comment 'looks right'\n         \
-    coffer approval approve 9c01d4e2 --remember-prefix cargo test")]
+    coffer approval approve 9c01d4e2 --remember-prefix wc -l")]
 pub(crate) struct Approve {
     #[command(flatten)]
     choice: Choice,
@@ -21,7 +21,8 @@ pub(crate) struct Approve {
     /// this host, port and scheme.
     #[arg(long)]
     remember: bool,
-    /// Remember the consent for the rest of the run: for commands that begin with these words. Write it last.
+    /// Remember the consent for the rest of the run: for commands that begin with these words, of a program that only reads. Write
+    /// it last.
     #[arg(
         long,
         value_name = "WORD",

@@ -58,6 +58,7 @@ impl Restore {
             talk.own(
                 "revoke again what was revoked after the backup was made: tokens, passkeys, permissions and consents\n",
             );
+            talk.own("a node that was drained makes no runs until `coffer node undrain`\n");
         })
     }
 }

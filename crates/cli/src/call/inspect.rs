@@ -8,7 +8,10 @@ use crate::client::{Context, quick};
 use crate::failure::Ended;
 use crate::{ids, time};
 
-/// Show the outcome of a call; exits with the code that the call itself would have given.
+/// Show the outcome of a call; exits with the code of its command, or as `call read` does.
+///
+/// 0: the call succeeded, or runs. 1: it failed. 3: it was denied. 4: it waits for an approval. A command or script
+/// without an exit code has these codes, too.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call show 2e3f4a5b")]
 pub(crate) struct Show {

@@ -74,7 +74,7 @@ struct Target {
 /// Options of every call.
 #[derive(Args, Debug)]
 struct CallOptions {
-    /// Wait if the call needs an approval, instead of exiting with code 4.
+    /// Wait for the approval if one is needed.
     #[arg(long, global = true)]
     wait: bool,
     /// Fail (AWAITING_APPROVAL) if the run waits for a reviewer of another call, instead of waiting for that too.

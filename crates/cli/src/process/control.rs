@@ -62,8 +62,10 @@ pub(crate) struct Resize {
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
     process: Named,
+    /// Number of rows.
     #[arg(value_name = "ROWS")]
     rows: u32,
+    /// Number of columns.
     #[arg(value_name = "COLUMNS")]
     columns: u32,
 }

@@ -39,7 +39,7 @@ pub(crate) struct Start {
     /// Time after which it is ended, such as 90s or 2h. Default: when its run ends.
     #[arg(long, value_name = "TIME", value_parser = crate::time::parse)]
     timeout: Option<Duration>,
-    /// Run one argument as a shell script.
+    /// Run the words as a shell script, joined with spaces.
     #[arg(long)]
     script: bool,
     /// Wait for the approval if one is needed.
