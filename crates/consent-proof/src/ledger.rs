@@ -41,6 +41,8 @@ struct Known {
 /// A request for consent.
 struct Request {
     digest: String,
+    /// Digest of the texts that reviewers are shown. `None` in a record of an older release.
+    shown: Option<String>,
     /// True if consent to it has to be signed.
     needs_passkey: bool,
 }
@@ -80,7 +82,8 @@ impl Ledger {
                     self.requests.pop_first();
                 }
                 let needs_passkey = details["passkey"] == true;
-                let request = Request { digest: text("digest"), needs_passkey };
+                let shown = details.get("shown").map(|_| text("shown"));
+                let request = Request { digest: text("digest"), shown, needs_passkey };
                 self.requests.insert(approval_id?.to_owned(), request);
                 None
             }
@@ -154,8 +157,12 @@ impl Ledger {
         if statement.approval_id != approval_id {
             return says("it is of another approval");
         }
-        if self.requests.get(approval_id).map(|request| &request.digest) != Some(&statement.digest) {
+        let request = self.requests.get(approval_id).filter(|request| request.digest == statement.digest);
+        let Some(request) = request else {
             return says("the log has no request with the digest that was signed");
+        };
+        if request.shown.as_ref().is_some_and(|shown| *shown != statement.shown) {
+            return says("the texts of the request are not those that were signed");
         }
         if statement.principal != text("principal") || statement.decision != text("choice") {
             return says("the recorded decision is not the signed one");

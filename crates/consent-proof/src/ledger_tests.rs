@@ -39,7 +39,7 @@ fn signed(remember: &str) -> Log {
             "name": "phone",
             "public_key": one.key(),
         }),
-        requested: json!({ "digest": digest("the call") }),
+        requested: json!({ "digest": digest("the call"), "shown": digest("the preview") }),
         decided: json!({ "vote": {
             "principal": "token:phone",
             "choice": "approve",
@@ -72,6 +72,9 @@ fn a_signed_decision_holds() {
         flaw: None,
     };
     assert_eq!(read(&log(), &mut Ledger::default()), Some(expected));
+    let mut older = log();
+    older.requested.as_object_mut().unwrap().remove("shown");
+    assert_eq!(read(&older, &mut Ledger::default()).unwrap().flaw, None);
     let mut unsigned = log();
     unsigned.decided["vote"].as_object_mut().unwrap().remove("proof");
     assert_eq!(read(&unsigned, &mut Ledger::default()), None);
@@ -87,6 +90,9 @@ fn every_change_of_a_record_is_found() {
     assert!(flaw(|log| log.decided["vote"]["comment"] = "never".into()).contains("comment"));
     assert!(flaw(|log| log.decided["remembered"] = "0198a1b2".into()).contains("covers more"));
     assert!(flaw(|log| log.requested["digest"] = digest("another call").into()).contains("no request"));
+    for shown in [json!(digest("another preview")), json!(""), json!(null)] {
+        assert!(flaw(|log| log.requested["shown"] = shown).contains("texts of the request"));
+    }
     assert!(flaw(|log| log.registered["principal"] = "token:other".into()).contains("no registration"));
     assert!(
         flaw(|log| log.registered["public_key"] = json!(Authenticator::es256().key()))
