@@ -45,7 +45,7 @@ pub enum Kind {
     ConsentRevoked,
     /// Approvers were reminded after half of the time for a decision.
     ApprovalReminded,
-    /// A lane's worker started, died or was restarted.
+    /// A worker was lost, or a companion ended or did not follow a pause of its run: [`crate::WorkerChange`].
     WorkerEvent,
     /// An upstream MCP server of a run started, could not be started, or ended.
     McpServer,

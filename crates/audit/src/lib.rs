@@ -27,6 +27,7 @@ mod single;
 mod storage;
 mod tree;
 mod verify;
+mod worker;
 mod writer;
 
 pub use canonical::MAX_LINE;
@@ -48,6 +49,7 @@ pub use verify::{
     Against, Integrity, LogFiles, Progress, Report, UNVOUCHED, verify, verify_against, verify_files,
     verify_up_to, verify_with,
 };
+pub use worker::WorkerChange;
 pub use writer::{AppendError, Limits, RotateError, Unrecorded, Writer};
 
 /// Version of the log's files. Their first hash covers it.

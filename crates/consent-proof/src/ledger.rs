@@ -16,7 +16,20 @@ pub struct Entry<'a> {
     /// Name of its kind.
     pub kind: &'a str,
     pub approval_id: Option<&'a str>,
+    /// Number of secrets that the record says were hidden in it.
+    pub redactions: u32,
     pub details: &'a Value,
+}
+
+impl Entry<'_> {
+    /// Returns true if these texts have marks of the redactor, and the record says that so many secrets were hidden. It
+    /// has the texts so many times.
+    ///
+    /// Everybody can write a mark. Texts with more of them than the record hides secrets are compared as they are.
+    fn hides<'t>(&self, texts: impl IntoIterator<Item = &'t str>, times: usize) -> bool {
+        let marks = texts.into_iter().map(|text| text.matches(HIDDEN).count()).sum::<usize>() * times;
+        marks > 0 && usize::try_from(self.redactions).is_ok_and(|hidden| hidden >= marks)
+    }
 }
 
 /// A decision of a log that is signed or has to be, and if it was signed as it is recorded.
@@ -41,6 +54,8 @@ struct Known {
 /// A request for consent.
 struct Request {
     digest: String,
+    /// Digest of the texts that reviewers are shown. `None` in a record of an older release.
+    shown: Option<String>,
     /// True if consent to it has to be signed.
     needs_passkey: bool,
 }
@@ -62,7 +77,7 @@ pub struct Ledger {
 impl Ledger {
     /// Takes the next record. Returns the decision in it, if it has a proof or needs one.
     pub fn take(&mut self, entry: Entry<'_>) -> Option<Consent> {
-        let Entry { kind, approval_id, details } = entry;
+        let Entry { kind, approval_id, details, .. } = entry;
         let text = |key: &str| details[key].as_str().unwrap_or_default().to_owned();
         match kind {
             "passkey_registered" => {
@@ -80,29 +95,30 @@ impl Ledger {
                     self.requests.pop_first();
                 }
                 let needs_passkey = details["passkey"] == true;
-                let request = Request { digest: text("digest"), needs_passkey };
+                let shown = details.get("shown").map(|_| text("shown"));
+                let request = Request { digest: text("digest"), shown, needs_passkey };
                 self.requests.insert(approval_id?.to_owned(), request);
                 None
             }
-            "approval_voted" => self.consent(approval_id?, details),
+            "approval_voted" => self.consent(approval_id?, entry),
             "approval_decided" => {
-                let consent = self.consent(approval_id?, details);
+                let consent = self.consent(approval_id?, entry);
                 self.requests.remove(approval_id?);
                 consent
             }
-            "consent_remembered" => self.remembered(approval_id?, details),
+            "consent_remembered" => self.remembered(approval_id?, entry),
             _ => None,
         }
     }
 
     /// Returns a signed consent again if it is remembered for more than was signed.
-    fn remembered(&mut self, approval_id: &str, details: &Value) -> Option<Consent> {
+    fn remembered(&mut self, approval_id: &str, entry: Entry<'_>) -> Option<Consent> {
         let (signed, consent) = self.covering.remove(approval_id)?;
-        let covers = &details["covers"];
+        let covers = &entry.details["covers"];
         let words = serde_json::from_value::<Vec<String>>(covers["prefix"].clone()).ok();
         let is_signed = match words {
             // A secret in a word is hidden in the record.
-            Some(words) if words.iter().any(|word| word.contains(HIDDEN)) => signed.starts_with(PREFIX),
+            Some(words) if entry.hides(words.iter().map(String::as_str), 1) => signed.starts_with(PREFIX),
             Some(words) => prefix(&words) == signed,
             None => signed == "digest" && covers["digest"].is_string(),
         };
@@ -110,7 +126,8 @@ impl Ledger {
         (!is_signed).then_some(Consent { flaw, ..consent })
     }
 
-    fn consent(&mut self, approval_id: &str, details: &Value) -> Option<Consent> {
+    fn consent(&mut self, approval_id: &str, entry: Entry<'_>) -> Option<Consent> {
+        let details = entry.details;
         let vote = &details["vote"];
         let text = |key: &str| vote[key].as_str().unwrap_or_default();
         let Some(recorded) = vote.get("proof") else {
@@ -125,7 +142,7 @@ impl Ledger {
         };
         let proof = serde_json::from_value::<Proof>(recorded.clone());
         let checked = match &proof {
-            Ok(proof) => self.check(approval_id, details, proof),
+            Ok(proof) => self.check(approval_id, entry, proof),
             Err(_) => Err("the proof is malformed or was cut".to_owned()),
         };
         let passkey = proof.as_ref().ok().and_then(|proof| self.passkeys.get(&proof.credential_id));
@@ -145,8 +162,9 @@ impl Ledger {
         Some(consent)
     }
 
-    fn check(&mut self, approval_id: &str, details: &Value, proof: &Proof) -> Result<(), String> {
+    fn check(&mut self, approval_id: &str, entry: Entry<'_>, proof: &Proof) -> Result<(), String> {
         let says = |wrong: &str| Err(wrong.to_owned());
+        let details = entry.details;
         let vote = &details["vote"];
         let text = |key: &str| vote[key].as_str().unwrap_or_default();
         let statement = &proof.statement;
@@ -154,8 +172,12 @@ impl Ledger {
         if statement.approval_id != approval_id {
             return says("it is of another approval");
         }
-        if self.requests.get(approval_id).map(|request| &request.digest) != Some(&statement.digest) {
+        let request = self.requests.get(approval_id).filter(|request| request.digest == statement.digest);
+        let Some(request) = request else {
             return says("the log has no request with the digest that was signed");
+        };
+        if request.shown.as_ref().is_some_and(|shown| *shown != statement.shown) {
+            return says("the texts of the request are not those that were signed");
         }
         if statement.principal != text("principal") || statement.decision != text("choice") {
             return says("the recorded decision is not the signed one");
@@ -163,8 +185,9 @@ impl Ledger {
         if !details["remembered"].is_null() && statement.remember == "once" {
             return says("the recorded consent covers more than the signed one");
         }
-        // A secret in a comment is hidden in the record, and its digest is not.
-        if statement.comment != digest(text("comment")) && !text("comment").contains(HIDDEN) {
+        // A secret in a comment is hidden in the record, and its digest is not. A record that settles has the comment twice.
+        let (comment, times) = (text("comment"), if details["comment"].is_string() { 2 } else { 1 });
+        if statement.comment != digest(comment) && !entry.hides([comment], times) {
             return says("the recorded comment is not the signed one");
         }
         let known = self.passkeys.get(&proof.credential_id);

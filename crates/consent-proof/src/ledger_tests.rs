@@ -10,6 +10,8 @@ struct Log {
     registered: Value,
     requested: Value,
     decided: Value,
+    /// Number of secrets that each record says were hidden in it.
+    redactions: u32,
 }
 
 fn log() -> Log {
@@ -39,18 +41,20 @@ fn signed(remember: &str) -> Log {
             "name": "phone",
             "public_key": one.key(),
         }),
-        requested: json!({ "digest": digest("the call") }),
+        requested: json!({ "digest": digest("the call"), "shown": digest("the preview") }),
         decided: json!({ "vote": {
             "principal": "token:phone",
             "choice": "approve",
             "comment": "looks right",
             "proof": proof,
         }}),
+        redactions: 0,
     }
 }
 
 fn read(log: &Log, ledger: &mut Ledger) -> Option<Consent> {
-    let mut take = |kind, approval_id, details| ledger.take(Entry { kind, approval_id, details });
+    let redactions = log.redactions;
+    let mut take = |kind, approval_id, details| ledger.take(Entry { kind, approval_id, redactions, details });
     assert!(take("passkey_registered", None, &log.registered).is_none());
     assert!(take("approval_requested", Some(APPROVAL), &log.requested).is_none());
     take("approval_decided", Some(APPROVAL), &log.decided)
@@ -72,12 +76,35 @@ fn a_signed_decision_holds() {
         flaw: None,
     };
     assert_eq!(read(&log(), &mut Ledger::default()), Some(expected));
+    let mut older = log();
+    older.requested.as_object_mut().unwrap().remove("shown");
+    assert_eq!(read(&older, &mut Ledger::default()).unwrap().flaw, None);
     let mut unsigned = log();
     unsigned.decided["vote"].as_object_mut().unwrap().remove("proof");
     assert_eq!(read(&unsigned, &mut Ledger::default()), None);
-    let mut hidden = log();
-    hidden.decided["vote"]["comment"] = "looks [redacted:high-entropy]".into();
-    assert_eq!(read(&hidden, &mut Ledger::default()).unwrap().flaw, None);
+}
+
+#[test]
+fn a_hidden_comment_is_believed_where_the_record_says_that_it_was_hidden() {
+    let flaw = |comment: &str, settled: bool, redactions| {
+        let mut hidden = log();
+        hidden.decided["vote"]["comment"] = comment.into();
+        if settled {
+            hidden.decided["comment"] = comment.into();
+        }
+        let log = Log { redactions, ..hidden };
+        read(&log, &mut Ledger::default()).unwrap().flaw
+    };
+    let (one, two) = ("looks [redacted:high-entropy]", "[redacted:secret] [redacted:secret]");
+    for (comment, settled, redactions) in [(one, false, 1), (one, true, 2), (two, false, 2), (two, true, 5)] {
+        assert_eq!(flaw(comment, settled, redactions), None, "{comment} {settled} {redactions}");
+    }
+    for (comment, settled, redactions) in
+        [(one, false, 0), (one, true, 1), (two, false, 1), (two, true, 3), ("never", true, 9)]
+    {
+        let found = flaw(comment, settled, redactions);
+        assert!(found.is_some_and(|flaw| flaw.contains("comment")), "{comment} {settled} {redactions}");
+    }
 }
 
 #[test]
@@ -87,6 +114,9 @@ fn every_change_of_a_record_is_found() {
     assert!(flaw(|log| log.decided["vote"]["comment"] = "never".into()).contains("comment"));
     assert!(flaw(|log| log.decided["remembered"] = "0198a1b2".into()).contains("covers more"));
     assert!(flaw(|log| log.requested["digest"] = digest("another call").into()).contains("no request"));
+    for shown in [json!(digest("another preview")), json!(""), json!(null)] {
+        assert!(flaw(|log| log.requested["shown"] = shown).contains("texts of the request"));
+    }
     assert!(flaw(|log| log.registered["principal"] = "token:other".into()).contains("no registration"));
     assert!(
         flaw(|log| log.registered["public_key"] = json!(Authenticator::es256().key()))
@@ -116,22 +146,23 @@ fn a_consent_is_remembered_for_no_more_than_was_signed() {
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     let (by_digest, by_words) = (json!({ "digest": "d" }), json!({ "prefix": ["cargo", "test"] }));
     let hidden = json!({ "prefix": ["cargo", "[redacted:high-entropy]"] });
-    for (remember, covers, holds) in [
-        ("digest".to_owned(), &by_digest, true),
-        ("digest".to_owned(), &by_words, false),
-        (crate::prefix(&words(&["cargo", "test"])), &by_words, true),
-        (crate::prefix(&words(&["cargo", "test", "-p"])), &by_words, false),
-        (crate::prefix(&words(&["cargo", "test"])), &by_digest, false),
-        (crate::prefix(&words(&["cargo", "s3cret"])), &hidden, true),
-        ("digest".to_owned(), &hidden, false),
-        ("digest".to_owned(), &json!({}), false),
+    for (remember, covers, redactions, holds) in [
+        ("digest".to_owned(), &by_digest, 0, true),
+        ("digest".to_owned(), &by_words, 0, false),
+        (crate::prefix(&words(&["cargo", "test"])), &by_words, 0, true),
+        (crate::prefix(&words(&["cargo", "test", "-p"])), &by_words, 0, false),
+        (crate::prefix(&words(&["cargo", "test"])), &by_digest, 0, false),
+        (crate::prefix(&words(&["cargo", "s3cret"])), &hidden, 1, true),
+        (crate::prefix(&words(&["cargo", "s3cret"])), &hidden, 0, false),
+        ("digest".to_owned(), &hidden, 1, false),
+        ("digest".to_owned(), &json!({}), 0, false),
     ] {
         let (mut log, mut ledger) = (signed(&remember), Ledger::default());
         log.decided["remembered"] = "0198a1b2".into();
         assert_eq!(read(&log, &mut ledger).unwrap().flaw, None);
         let details = json!({ "consent_id": "0198a1b2", "covers": covers });
-        let remembered =
-            || Entry { kind: "consent_remembered", approval_id: Some(APPROVAL), details: &details };
+        let (kind, approval_id) = ("consent_remembered", Some(APPROVAL));
+        let remembered = || Entry { kind, approval_id, redactions, details: &details };
         assert_eq!(ledger.take(remembered()).is_none(), holds, "{remember} {covers}");
         assert_eq!(ledger.take(remembered()), None, "each once");
     }
@@ -143,7 +174,8 @@ fn a_signature_counts_once_and_not_after_its_passkey_was_removed() {
     assert_eq!(read(&log, &mut ledger).unwrap().flaw, None);
     assert!(read(&log, &mut ledger).unwrap().flaw.unwrap().contains("earlier record"));
     let mut ledger = Ledger::default();
-    let mut take = |kind, details| ledger.take(Entry { kind, approval_id: Some(APPROVAL), details });
+    let mut take =
+        |kind, details| ledger.take(Entry { kind, approval_id: Some(APPROVAL), redactions: 0, details });
     take("passkey_registered", &log.registered);
     take("passkey_removed", &log.registered);
     take("approval_requested", &log.requested);

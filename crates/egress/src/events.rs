@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use audit::{Event, Kind};
+use audit::{Event, Kind, WorkerChange};
 use git_wire::Ruling;
 use serde_json::{Value, json};
 use wire::worker::v1::ConnectionEnded;
@@ -118,11 +118,9 @@ pub(crate) fn budget(run: &str, warning: &str, live: Option<&Live>) -> Event {
     Event::new(Kind::ModelBudget).run(run.to_owned()).details(details)
 }
 
-/// Returns the record of a process that was started or lost.
-pub(crate) fn process(run: &str, event: &str, why: &str) -> Event {
-    Event::new(Kind::WorkerEvent)
-        .run(run.to_owned())
-        .details(json!({ "worker": "coffer-egress", "event": event, "why": why }))
+/// Returns the record of a process that was lost.
+pub(crate) fn process_lost(run: &str, why: &str) -> Event {
+    Event::of_worker("coffer-egress", WorkerChange::Lost, Some(why)).run(run.to_owned())
 }
 
 /// Returns a record of a connection, with the approval of a reviewer if it has one.

@@ -295,7 +295,7 @@ impl Starter {
                     why,
                     "coffer-egress was lost; its connections have ended"
                 );
-                self.state.record(events::process(&self.state.run, "lost", &why));
+                self.state.record(events::process_lost(&self.state.run, &why));
                 wait = AGAIN.0;
             }
             if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {

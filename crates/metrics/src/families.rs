@@ -180,7 +180,11 @@ impl Metrics {
             "Runs that bounds of tenants, or the node, have refused",
             self.refused_runs.clone(),
         );
-        registry.register("worker_events", "Starts and losses of workers of the lanes", self.workers.clone());
+        registry.register(
+            "worker_events",
+            "Losses of workers, and companions that ended or did not follow a pause of their run",
+            self.workers.clone(),
+        );
         registry.register("egress_connections", "Connections of runs", self.connections.clone());
         registry.register("git_pushes", "Pushes of git that went out", self.pushes.clone());
         registry.register("terminals", "Terminals that operators have opened", self.sessions.clone());

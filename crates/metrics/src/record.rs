@@ -1,6 +1,6 @@
 //! Counts records of the audit log. Agents fill parts of them, so nothing of a record becomes a label before it is found in a closed list.
 
-use audit::{Event, Kind, Status};
+use audit::{Event, Kind, Status, WorkerChange};
 use operations::{Operation, Reason};
 use serde_json::Value;
 
@@ -11,8 +11,6 @@ use crate::labels::{Call, ProfileCall, Result, Rule, State};
 const OTHER: &str = "other";
 /// States of approvals. The log has them in capitals.
 const STATES: [&str; 4] = ["approved", "denied", "expired", "cancelled"];
-/// Events of workers in the log.
-const EVENTS: [&str; 3] = ["started", "lost", "restarted"];
 
 impl Metrics {
     /// Counts a record that became durable. `profile_of` finds the profile of a run.
@@ -33,7 +31,8 @@ impl Metrics {
                 self.refused_runs.inc_by(number(event, "count").max(1));
             }
             Kind::WorkerEvent => {
-                let state = closed(text(event, "event"), &EVENTS);
+                let change = text(event, "event").and_then(WorkerChange::parse);
+                let state = change.map_or(OTHER, WorkerChange::as_str);
                 self.workers.get_or_create(&State { state }).inc();
             }
             Kind::EgressIntent => self.connections("opened", 1),
@@ -207,6 +206,20 @@ mod tests {
         ] {
             assert!(series.iter().any(|line| line == expected), "{expected} is not in {series:#?}");
         }
+    }
+
+    #[test]
+    fn each_change_of_a_worker_counts_under_its_name() {
+        let metrics = metrics();
+        for change in WorkerChange::ALL {
+            metrics.record(&Event::of_worker("coffer-guest", *change, None), |_| None);
+        }
+        let series = series(&metrics);
+        for change in WorkerChange::ALL {
+            let expected = format!("cofferdam_worker_events_total{{state=\"{}\"}} 1", change.as_str());
+            assert!(series.contains(&expected), "{expected} is not in {series:#?}");
+        }
+        assert!(!series.iter().any(|line| line.contains("cofferdam_worker_events_total{state=\"other\"}")));
     }
 
     #[test]

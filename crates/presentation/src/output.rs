@@ -7,6 +7,7 @@
 use comfy_table::{ContentArrangement, Table, presets};
 
 use text::clean::{Shape, clean};
+use text::diff::{Hunk, Kind};
 
 /// Width of the widest cell of a table, in characters.
 const WIDEST_CELL: usize = 100;
@@ -133,13 +134,14 @@ impl Output {
 
     /// Adds a unified diff, always cleaned, and coloured if the stream shows colours.
     pub fn diff(&mut self, diff: &str) -> &mut Self {
+        let mut hunk = Hunk::default();
         for line in diff.split_terminator('\n') {
-            let style = match line.as_bytes() {
-                [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Some(Style::Bold),
-                [b'+', ..] => Some(Style::Green),
-                [b'-', ..] => Some(Style::Red),
-                [b'@', b'@', ..] => Some(Style::Cyan),
-                _ => None,
+            let style = match hunk.kind_of(line) {
+                Kind::Name => Some(Style::Bold),
+                Kind::Come => Some(Style::Green),
+                Kind::Gone => Some(Style::Red),
+                Kind::Place => Some(Style::Cyan),
+                Kind::Other => None,
             };
             // Tabs remain, because they are the indentation of the code.
             let line = clean(line, Shape::Block);
@@ -258,6 +260,9 @@ mod tests {
             page.as_str(),
             "\x1b[1m--- a\x1b[0m\n\x1b[1m+++ b\x1b[0m\n\x1b[36m@@ -1 +1 @@\x1b[0m\n\x1b[31m-x\x1b[0m\n\x1b[32m+y␛[0m\x1b[0m\n z\n"
         );
+        let mut page = Output::new(Look::COLOUR);
+        page.diff("@@ -1 +1 @@\n--- x\n+++ y\n");
+        assert_eq!(page.as_str(), "\x1b[36m@@ -1 +1 @@\x1b[0m\n\x1b[31m--- x\x1b[0m\n\x1b[32m+++ y\x1b[0m\n");
         let mut page = Output::new(Look::TERMINAL);
         page.styled(Style::Red, "x");
         assert_eq!(page.as_str(), "x");

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use crate::record::CompanionState;
-use audit::{Event, Kind};
+use audit::{Event, WorkerChange};
 use companions::Companion;
 use refusal::{Refusal, chain};
-use serde_json::json;
 
 use crate::shared::Shared;
 use crate::stored;
@@ -32,12 +31,11 @@ impl Shared {
         if let Err(error) = stored::update(&self.runs.store, &record).await {
             tracing::error!(run = %record.id, error = %chain(&error), "a run's state was not kept");
         }
-        let mut details =
-            json!({ "worker": format!("companion:{name}"), "event": "ended", "exit_code": code });
-        if let Some(why) = killed_for {
-            details["why"] = why.into();
+        let mut event = Event::of_worker(&format!("companion:{name}"), WorkerChange::Ended, killed_for);
+        if let Some(details) = &mut event.details {
+            details["exit_code"] = code.into();
         }
-        self.put_on_record(Event::new(Kind::WorkerEvent).run(record.id.to_string()).details(details)).await;
+        self.put_on_record(event.run(record.id.to_string())).await;
         self.runs.changed(record);
     }
 

@@ -16,6 +16,7 @@
 use std::time::Duration;
 
 use crate::record::{Held, Hold, Record, State};
+use audit::WorkerChange;
 use containers::{CgroupError, Commands, ContainerCgroup, ContainerId, Engine, Group};
 use executor::Lanes;
 use identity::RunId;
@@ -207,8 +208,8 @@ impl Shared {
         }
         let pauses = self.record.borrow().holds.iter().any(|held| held.hold.pauses_companions());
         for (companion, error) in self.run.companions().set_paused(pauses).await {
-            let event = if pauses { "not_paused" } else { "not_resumed" };
-            self.worker_event(&format!("companion:{}", companion.name()), event, &chain(&error)).await;
+            let change = if pauses { WorkerChange::NotPaused } else { WorkerChange::NotResumed };
+            self.worker_event(&format!("companion:{}", companion.name()), change, &chain(&error)).await;
         }
         Ok(still)
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::record::{EndCause, Record, State};
-use audit::{Event, Kind};
+use audit::{Event, WorkerChange};
 use companions::Companions;
 use containers::ContainerId;
 use executor::{Lanes, Loss};
@@ -187,7 +187,7 @@ impl Shared {
                 },
                 loss = lanes.guest().lost() => {
                     let loss = failed.take().unwrap_or(loss);
-                    self.worker_event("coffer-guest", "lost", &loss.why()).await;
+                    self.worker_event("coffer-guest", WorkerChange::Lost, &loss.why()).await;
                     if let Some(failure) = loss.fatal() {
                         return End::Failed(Box::new(failure));
                     }
@@ -196,7 +196,7 @@ impl Shared {
                     self.freeze_again(lanes).await;
                 }
                 // The next call that needs a host worker starts another.
-                why = lanes.host_worker().lost() => self.worker_event("coffer-host-worker", "lost", &why.to_string()).await,
+                why = lanes.host_worker().lost() => self.worker_event("coffer-host-worker", WorkerChange::Lost, &why.to_string()).await,
                 (companion, code) = companions.next_exit() => self.companion_ended(&companion, code).await,
                 () = tokio::time::sleep(until_due) => {}
             }
@@ -342,10 +342,9 @@ impl Shared {
     }
 
     /// Records that a worker or a companion was lost, or did not do its part.
-    pub(crate) async fn worker_event(&self, worker: &str, event: &str, why: &str) {
+    pub(crate) async fn worker_event(&self, worker: &str, change: WorkerChange, why: &str) {
         let run = self.record.borrow().id.to_string();
-        tracing::warn!(run, worker, event, why, "an event of a run's worker");
-        let details = json!({ "worker": worker, "event": event, "why": why });
-        self.put_on_record(Event::new(Kind::WorkerEvent).run(run).details(details)).await;
+        tracing::warn!(run, worker, event = change.as_str(), why, "an event of a run's worker");
+        self.put_on_record(Event::of_worker(worker, change, Some(why)).run(run)).await;
     }
 }

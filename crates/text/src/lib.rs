@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clean;
+pub mod diff;
 pub mod outlet;
 
 use std::borrow::Cow;

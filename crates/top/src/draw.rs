@@ -5,6 +5,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
+use text::diff::Kind;
 use wire::v1::run::State;
 
 use crate::board::Board;
@@ -141,23 +142,24 @@ impl Painter {
     fn text(self, frame: &mut Frame<'_>, area: Rect, pager: &mut Pager) {
         let (width, height) = (usize::from(area.width), usize::from(area.height));
         let title = pager.title.clone();
-        let rows: Vec<_> = pager.show(width, height - 3).map(str::to_owned).collect();
+        let rows: Vec<_> = pager.show(width, height - 3).map(|(row, kind)| (row.to_owned(), kind)).collect();
         let title = format!("{}  {}", harmless::cell(&title), pager.part());
         put(frame, area, 1, Line::styled(fit(&title, width), Style::default().add_modifier(Modifier::BOLD)));
-        for (line, row) in rows.into_iter().enumerate() {
-            let style = self.of_diff(&row);
+        for (line, (row, kind)) in rows.into_iter().enumerate() {
+            let style = self.of_diff(kind);
             put(frame, area, 2 + line, Line::styled(fit(&row, width), style));
         }
     }
 
-    fn of_diff(self, row: &str) -> Style {
-        match row.as_bytes() {
-            _ if !self.colour => Style::default(),
-            [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Style::default().add_modifier(Modifier::BOLD),
-            [b'+', ..] => Style::default().fg(Color::Green),
-            [b'-', ..] => Style::default().fg(Color::Red),
-            [b'@', b'@', ..] => Style::default().fg(Color::Cyan),
-            _ => Style::default(),
+    fn of_diff(self, kind: Kind) -> Style {
+        let style = Style::default();
+        match kind {
+            _ if !self.colour => style,
+            Kind::Name => style.add_modifier(Modifier::BOLD),
+            Kind::Come => style.fg(Color::Green),
+            Kind::Gone => style.fg(Color::Red),
+            Kind::Place => style.fg(Color::Cyan),
+            Kind::Other => style,
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use text::diff::{Hunk, Kind};
+
 use crate::harmless;
 
 /// Time that a text is on the screen before a decision counts. A key that was typed for another screen is not consent.
@@ -25,6 +27,8 @@ pub(crate) struct Pager {
 #[derive(Debug)]
 struct Shown {
     text: String,
+    /// Kind of the line, if the text is a diff.
+    kind: Kind,
     seen: bool,
 }
 
@@ -32,13 +36,18 @@ struct Shown {
 struct Row {
     line: usize,
     text: String,
+    kind: Kind,
     seen: bool,
 }
 
 impl Pager {
     /// Creates a pager of foreign text.
     pub(crate) fn new(title: String, text: &str) -> Self {
-        let lines = text.split('\n').map(|line| Shown { text: harmless::line(line), seen: false });
+        let mut hunk = Hunk::default();
+        let lines = text.split('\n').map(|line| {
+            let kind = hunk.kind_of(line);
+            Shown { text: harmless::line(line), kind, seen: false }
+        });
         let mut lines: Vec<_> = lines.collect();
         if lines.last().is_some_and(|line| line.text.is_empty()) && lines.len() > 1 {
             lines.pop();
@@ -46,8 +55,8 @@ impl Pager {
         Self { title, lines, columns: 0, rows: Vec::new(), top: 0, height: 0, opened: Instant::now() }
     }
 
-    /// Returns the rows for a screen of this size, and remembers that they were shown.
-    pub(crate) fn show(&mut self, columns: usize, height: usize) -> impl Iterator<Item = &str> {
+    /// Returns the rows for a screen of this size with the kinds of their lines, and remembers that they were shown.
+    pub(crate) fn show(&mut self, columns: usize, height: usize) -> impl Iterator<Item = (&str, Kind)> {
         self.fit(columns);
         self.height = height;
         self.top = self.top.min(self.last_top());
@@ -55,7 +64,7 @@ impl Pager {
         for row in &mut self.rows[self.top..end] {
             row.seen = true;
         }
-        self.rows[self.top..end].iter().map(|row| row.text.as_str())
+        self.rows[self.top..end].iter().map(|row| (row.text.as_str(), row.kind))
     }
 
     /// Makes the rows anew for another width. A line of which a row was not shown yet counts as not shown.
@@ -66,10 +75,11 @@ impl Pager {
         let at = self.rows.get(self.top).map_or(0, |row| row.line);
         self.keep_seen();
         let rows = self.lines.iter().enumerate().flat_map(|(line, shown)| {
-            let seen = shown.seen;
+            let Shown { kind, seen, .. } = *shown;
             harmless::wrap(&shown.text, columns).into_iter().map(move |text| Row {
                 line,
                 text: text.to_owned(),
+                kind,
                 seen,
             })
         });
@@ -147,7 +157,7 @@ mod tests {
     use super::*;
 
     fn shown(pager: &mut Pager, columns: usize, height: usize) -> Vec<String> {
-        pager.show(columns, height).map(str::to_owned).collect()
+        pager.show(columns, height).map(|(row, _)| row.to_owned()).collect()
     }
 
     #[test]
@@ -182,6 +192,25 @@ mod tests {
         assert_eq!(shown(&mut pager, 2, 1), ["x"]);
         assert_eq!(pager.unseen(), 0, "lines that were shown whole stay so");
         assert_eq!(pager.part(), "4-4 of 4");
+    }
+
+    #[test]
+    fn each_row_has_the_kind_of_its_line() {
+        let mut pager = Pager::new(String::new(), "--- a\n@@ -1 +1 @@\n--- b+c\n+++ d\n");
+        let rows: Vec<_> = pager.show(5, 9).map(|(row, kind)| (row.to_owned(), kind)).collect();
+        let row = |text: &str, kind| (text.to_owned(), kind);
+        assert_eq!(
+            rows,
+            [
+                row("--- a", Kind::Name),
+                row("@@ -1", Kind::Place),
+                row(" +1 @", Kind::Place),
+                row("@", Kind::Place),
+                row("--- b", Kind::Gone),
+                row("+c", Kind::Gone),
+                row("+++ d", Kind::Come),
+            ]
+        );
     }
 
     #[test]

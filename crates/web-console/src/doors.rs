@@ -18,10 +18,10 @@ use crate::origin::Origin;
 use crate::readings::Readings;
 use crate::session::Sessions;
 
-/// Links that sign in.
-const SIGN_IN: Bounds = Bounds { life: 60 * 1_000, most: 64, most_of_one: 4 };
-/// Links in notices.
-const NOTICES: Bounds = Bounds { life: 10 * 60 * 1_000, most: 4_096, most_of_one: 64 };
+/// Links that sign in. Each principal with a role can make some, and a thousand of them leave links for others.
+const SIGN_IN: Bounds = Bounds { life: 60 * 1_000, most: 4_096, most_of_one: 4 };
+/// Links in notices. Their number is enough for as many principals as browsers can subscribe, 256.
+const NOTICES: Bounds = Bounds { life: 10 * 60 * 1_000, most: 16_384, most_of_one: 64 };
 /// Time between two writes of the sessions.
 const BETWEEN: Duration = Duration::from_secs(1);
 
@@ -160,5 +160,18 @@ mod tests {
         let code = link(&doors, 7);
         assert!(doors.name_of_link(&code, late).is_none() && doors.take_link(&code, late).is_none());
         assert!(doors.take_link("", START).is_none());
+    }
+
+    #[test]
+    fn a_thousand_principals_leave_links_for_another() {
+        let doors = doors();
+        let other = link(&doors, 2_000);
+        for uid in 0..1_000 {
+            for _ in 0..SIGN_IN.most_of_one {
+                link(&doors, uid);
+            }
+        }
+        assert_eq!(doors.name_of_link(&other, START).as_deref(), Some("uid:2000"));
+        assert_eq!(doors.name_of_link(&link(&doors, 2_001), START).as_deref(), Some("uid:2001"));
     }
 }

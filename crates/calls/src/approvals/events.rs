@@ -22,6 +22,7 @@ pub(super) fn requested(approval: &Approval) -> Event {
         "rule": approval.rule,
         "justification": approval.justification,
         "digest": approval.digest,
+        "shown": approval.shown_digest(),
         "timeout_ms": approval.expires_at.0.saturating_sub(approval.created_at.0),
         "approvals_needed": approval.needed,
         "level": approval.level.as_str(),

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::reattach::WaitingApprovals;
-use super::{ApprovalSettings, Approvals, Asker, level};
+use super::{ApprovalSettings, Approvals, Asker, events, level};
 
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
 const BEGIN: u64 = 60_000_000;
@@ -275,6 +275,27 @@ async fn an_approval_is_visible_and_decided_only_when_it_is_stored() {
     assert_eq!(approval.approval_id, id);
     assert_eq!(scene.gateway.list_approvals(&ApprovalFilter::default()), [approval]);
     assert_eq!(scene.recorded().await, [REQUESTED]);
+}
+
+/// A signature over other texts than those of the request is found in the log.
+#[tokio::test]
+async fn a_request_is_recorded_with_the_digest_of_the_shown_texts() {
+    let scene = Scene::new();
+    let (approval, _settled) = scene.asks().await;
+    let shown = |approval: &Approval| events::requested(approval).details.unwrap()["shown"].clone();
+    assert_eq!(shown(&approval), approval.shown_digest());
+    let changes: [fn(&mut Approval); 5] = [
+        |it| it.preview.push('x'),
+        |it| it.operation_json.push('x'),
+        |it| it.justification.push('x'),
+        |it| it.requested_by.push('x'),
+        |it| it.rule.push('x'),
+    ];
+    for change in changes {
+        let mut changed = approval.clone();
+        change(&mut changed);
+        assert_ne!(shown(&changed), shown(&approval));
+    }
 }
 
 /// The run ends while the call is being kept.

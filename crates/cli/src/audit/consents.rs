@@ -66,6 +66,7 @@ impl Consents {
             let entry = Entry {
                 kind: event.kind.as_str(),
                 approval_id: event.approval_id.as_deref(),
+                redactions: event.redactions.unwrap_or(0),
                 details: event.details.as_ref().unwrap_or(&Value::Null),
             };
             let Some(consent) = ledger.take(entry) else { continue };

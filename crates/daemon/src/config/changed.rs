@@ -31,7 +31,10 @@ impl Config {
         if next.workspace_roots == file.workspace_roots {
             next.policy_dir = file.policy_dir;
         }
-        if let (Some(metrics), Some(file)) = (&mut next.metrics, file.metrics) {
+        // The token is that of its listener: a listener on loopback may need none, and the one in force would lose its own.
+        if let (Some(metrics), Some(file)) = (&mut next.metrics, file.metrics)
+            && metrics.address == file.address
+        {
             metrics.token_file = file.token_file;
         }
         // A listener without TLS does not get it, and one with TLS does not lose it.
@@ -258,6 +261,38 @@ mod tests {
         let change = before.change_to(file);
         assert_eq!((change.next.policy_dir, change.applied.len()), (None, 0));
         assert_eq!(change.needs_restart, ["policy_dir", "workspace_roots"]);
+    }
+
+    #[test]
+    fn the_listener_for_metrics_keeps_its_token_until_it_moves() {
+        let directory = tempfile::tempdir().unwrap();
+        let token = |name: &str| {
+            let file = directory.path().join(name);
+            fs::write(&file, "0123456789").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            format!("token_file: {}", file.display())
+        };
+        let (one, other) = (token("one"), token("other"));
+        let metrics = |port: u16, token: &str| {
+            parse(&format!("metrics: {{ listen: '127.0.0.1:{port}', {token} }}")).unwrap()
+        };
+        for (token, restart) in [
+            ("", &["metrics.listen", "metrics.token_file"][..]),
+            (other.as_str(), &["metrics.listen", "metrics.token_file"]),
+            (one.as_str(), &["metrics.listen"]),
+        ] {
+            let change = metrics(1, &one).change_to(metrics(2, token));
+            assert!(
+                change.applied.is_empty() && change.needs_restart == restart,
+                "{:?}",
+                change.needs_restart
+            );
+            assert!(change.next.metrics.unwrap().token().unwrap().is_some(), "{token}");
+        }
+        let change = metrics(1, &one).change_to(metrics(1, ""));
+        assert!(change.applied == ["metrics.token_file"] && change.needs_restart.is_empty());
+        assert_eq!(change.next.metrics.unwrap().token().unwrap(), None);
+        assert_eq!(metrics(1, "").change_to(metrics(2, &one)).applied.len(), 0);
     }
 
     #[test]

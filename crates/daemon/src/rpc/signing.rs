@@ -1,9 +1,8 @@
 //! Translates decisions that a passkey signs between the API, the gateway and the passkeys.
 
-use consent_proof::{Assertion, digest};
+use consent_proof::Assertion;
 use gateway::{Approval, Choice, Remember};
 use passkeys::Draft;
-use serde_json::json;
 use wire::v1;
 
 /// Returns a decision on an approval in the form that a passkey signs.
@@ -13,24 +12,10 @@ pub(super) fn draft(approval: &Approval, choice: Choice, comment: &str, remember
         Remember::Digest => ("digest", Vec::new()),
         Remember::Prefix(words) => ("prefix", words.clone()),
     };
-    // In the order of the page. Each text is as reviewers get it, with secrets hidden.
-    let shown = json!([
-        approval.operation,
-        approval.operation_json,
-        approval.preview,
-        approval.justification,
-        approval.risk.as_str(),
-        approval.rule,
-        approval.requested_by,
-        approval.agent_id,
-        approval.role,
-        approval.profile,
-        approval.run_id,
-    ]);
     Draft {
         approval_id: approval.approval_id.clone(),
         digest: approval.digest.clone(),
-        shown: digest(&shown.to_string()),
+        shown: approval.shown_digest(),
         decision: choice.as_str(),
         comment: comment.to_owned(),
         remember,

@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 use jail::SandboxPath;
 use operations::{Bound, Bounds, FileState, Held, Operation};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
 use timestamp::UnixMillis;
 use uuid::Uuid;
 
@@ -184,6 +186,25 @@ pub enum RestoreError {
 }
 
 impl Approval {
+    /// Returns the SHA-256 of the texts that reviewers are shown, with secrets hidden, in lower-case hex.
+    pub fn shown_digest(&self) -> String {
+        // In the order of the page.
+        let shown = json!([
+            self.operation,
+            self.operation_json,
+            self.preview,
+            self.justification,
+            self.risk.as_str(),
+            self.rule,
+            self.requested_by,
+            self.agent_id,
+            self.role,
+            self.profile,
+            self.run_id,
+        ]);
+        hex::encode(Sha256::digest(shown.to_string()))
+    }
+
     /// Returns the number of bytes that reviewers see.
     pub(super) fn shown_bytes(&self) -> usize {
         let files: usize = self.files.iter().map(|(path, _)| path.len() + 64).sum();

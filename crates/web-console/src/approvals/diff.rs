@@ -5,6 +5,7 @@
 use maud::{Markup, html};
 use similar::{ChangeTag, TextDiff};
 use text::Shape;
+use text::diff::{Hunk, Kind};
 
 use crate::shown::{hides_much, visible};
 
@@ -17,63 +18,8 @@ const PAIRS: usize = 100;
 /// Part of two lines that has to be equal. The words of others say nothing.
 const ALIKE: f32 = 0.4;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Gone,
-    Come,
-    Place,
-    Other,
-}
-
 /// A line and its kind.
 type Line<'a> = (&'a str, Kind);
-
-/// Number of lines that a hunk still has, of the old text and of the new one.
-#[derive(Default)]
-struct Hunk {
-    old: usize,
-    new: usize,
-}
-
-impl Hunk {
-    /// Reads a line such as `@@ -1,2 +1,3 @@`.
-    fn begun_by(line: &str) -> Self {
-        let count = |range: Option<&str>, sign: char| -> Option<usize> {
-            let range = range?.strip_prefix(sign)?;
-            range.split_once(',').map_or(Some(1), |(_, count)| count.parse().ok())
-        };
-        let mut ranges = line.split(' ').skip(1);
-        let (old, new) = (count(ranges.next(), '-'), count(ranges.next(), '+'));
-        Self { old: old.unwrap_or(0), new: new.unwrap_or(0) }
-    }
-
-    /// Returns the kind of the next line. In a hunk its sign alone says it, so that no content looks like the name of a file.
-    fn kind_of(&mut self, line: &str) -> Kind {
-        let is_within = self.old > 0 || self.new > 0;
-        if !is_within && (line.starts_with("--- ") || line.starts_with("+++ ")) {
-            return Kind::Other;
-        }
-        match line.as_bytes() {
-            [b'@', b'@', ..] => {
-                *self = Self::begun_by(line);
-                Kind::Place
-            }
-            [b'-', ..] => {
-                self.old = self.old.saturating_sub(1);
-                Kind::Gone
-            }
-            [b'+', ..] => {
-                self.new = self.new.saturating_sub(1);
-                Kind::Come
-            }
-            [b' ' | b'\n', ..] => {
-                (self.old, self.new) = (self.old.saturating_sub(1), self.new.saturating_sub(1));
-                Kind::Other
-            }
-            _ => Kind::Other,
-        }
-    }
-}
 
 fn lines(preview: &str) -> Vec<Line<'_>> {
     let mut hunk = Hunk::default();
@@ -164,7 +110,7 @@ fn shown_line((line, kind): Line<'_>, pieces: Option<&[Piece<'_>]>) -> Markup {
         Kind::Gone => html! { span.gone { (content) } },
         Kind::Come => html! { span.come { (content) } },
         Kind::Place => html! { span.place { (content) } },
-        Kind::Other => content,
+        Kind::Name | Kind::Other => content,
     }
 }
 
@@ -204,13 +150,8 @@ mod tests {
     #[test]
     fn no_content_looks_like_the_name_of_a_file() {
         let preview = "--- a\n+++ b\n@@ -1,2 +1,2 @@\n--- gone\n same\n+++ come; evil()\n--- c\n+++ d\n@@ -3 +3 @@\n--- x\n+++ y\n--- e\n";
-        let kinds: Vec<_> = lines(preview).into_iter().map(|(_, kind)| kind).collect();
-        let (other, place) = (Kind::Other, Kind::Place);
-        let first = [other, other, place, Kind::Gone, other, Kind::Come];
-        assert!(kinds[..6] == first && kinds[6..] == [other, other, place, Kind::Gone, Kind::Come, other]);
         let shown = diff(preview).into_string();
         assert!(shown.contains("<span class=\"come\">+++ come; evil()\n</span>"), "{shown}");
-        assert!(Hunk::begun_by("@@ -1,2 +").old == 2 && Hunk::begun_by("@@").new == 0);
     }
 
     #[test]

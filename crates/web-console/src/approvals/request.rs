@@ -62,11 +62,13 @@ pub(super) async fn show(
     Ok(live_page("Approvals", viewer, "/events/approvals", main))
 }
 
-/// The surroundings of a request. A part that the viewer may not see, or that cannot be read, is left out.
+/// The surroundings of a request. A part that the viewer may not see, or that cannot be read, is `None`.
 struct Surroundings {
     run: Option<Run>,
-    earlier: Vec<Approval>,
-    consents: Vec<Consent>,
+    /// Requests of the same operation that were decided before in this run.
+    earlier: Option<Vec<Approval>>,
+    /// Consents that are remembered for this run.
+    consents: Option<Vec<Consent>>,
     previous: Option<String>,
     next: Option<String>,
 }
@@ -83,7 +85,6 @@ impl Surroundings {
             consents.list_consents(quick(ListConsentsRequest { run_id: run_id() })),
             pending(viewer),
         );
-        let earlier = of_run.map(|listed| listed.into_inner().approvals).unwrap_or_default();
         let is_earlier = |one: &Approval| {
             one.state() != State::Pending
                 && one.operation == approval.operation
@@ -92,8 +93,10 @@ impl Surroundings {
         let (previous, next) = neighbours(waiting.unwrap_or_default(), approval);
         Self {
             run: run.ok().and_then(|run| run.into_inner().run),
-            earlier: earlier.into_iter().rev().filter(is_earlier).take(EARLIER).collect(),
-            consents: consents.map(|listed| listed.into_inner().consents).unwrap_or_default(),
+            earlier: of_run.ok().map(|listed| {
+                listed.into_inner().approvals.into_iter().rev().filter(is_earlier).take(EARLIER).collect()
+            }),
+            consents: consents.ok().map(|listed| listed.into_inner().consents),
             previous,
             next,
         }
@@ -101,13 +104,18 @@ impl Surroundings {
 
     /// Shows what was decided before in this run.
     fn before(&self) -> Markup {
+        let (earlier, consents) = (self.earlier.as_deref(), self.consents.as_deref());
         html! {
             section {
                 h2 { "Before, in this run" }
-                @if self.earlier.is_empty() && self.consents.is_empty() { p { "No other request of this operation was decided." } }
-                @if !self.earlier.is_empty() {
+                @if earlier.is_none() { p.notice.bad { "The requests that were decided before could not be read. Load this page again." } }
+                @if consents.is_none() { p.notice.bad { "The consents that are remembered could not be read. Load this page again." } }
+                @if earlier.is_some_and(<[_]>::is_empty) && consents.is_none_or(<[_]>::is_empty) {
+                    p { "No other request of this operation was decided." }
+                }
+                @if let Some(earlier @ [_, ..]) = earlier {
                     ul {
-                        @for one in &self.earlier {
+                        @for one in earlier {
                             li {
                                 a href=(path(one)) { (facts::headline(one)) }
                                 " " (one.state().as_str_name().to_lowercase())
@@ -117,9 +125,9 @@ impl Surroundings {
                         }
                     }
                 }
-                @if !self.consents.is_empty() {
+                @if let Some(consents @ [_, ..]) = consents {
                     h3 { "Consents that are remembered" }
-                    ul { @for one in &self.consents { li { (remembered(one)) } } }
+                    ul { @for one in consents { li { (remembered(one)) } } }
                 }
             }
         }
@@ -151,6 +159,22 @@ mod tests {
 
     fn one(id: &str) -> Approval {
         Approval { approval_id: id.into(), operation_json: id.into(), ..Default::default() }
+    }
+
+    #[test]
+    fn a_list_that_could_not_be_read_is_not_an_empty_one() {
+        let shown = |earlier: Option<Vec<Approval>>, consents: Option<Vec<Consent>>| {
+            let around = Surroundings { run: None, earlier, consents, previous: None, next: None };
+            let shown = around.before().into_string();
+            ["No other request", "decided before could not be read", "remembered could not be read"]
+                .map(|words| shown.contains(words))
+        };
+        assert_eq!(shown(Some(vec![]), Some(vec![])), [true, false, false]);
+        assert_eq!(shown(None, Some(vec![])), [false, true, false]);
+        assert_eq!(shown(Some(vec![]), None), [true, false, true]);
+        assert_eq!(shown(None, None), [false, true, true]);
+        assert_eq!(shown(Some(vec![one("a")]), Some(vec![])), [false; 3]);
+        assert_eq!(shown(Some(vec![]), Some(vec![Consent::default()])), [false; 3]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use text::Shape;
 use text::clean::clean;
+use text::diff::{Hunk, Kind};
 use wire::v1::{DiffRunResponse, FileChange};
 
 use super::super::elements::{Part, id_path, part, state, table};
@@ -53,10 +54,11 @@ fn row(change: &FileChange) -> Vec<Markup> {
 pub(crate) fn diff(diff: &str) -> Markup {
     let lines: Vec<&str> = diff.split_inclusive('\n').take(LINES + 1).collect();
     let hides_much = hides_much(diff);
+    let mut hunk = Hunk::default();
     html! {
         pre.lines tabindex="0" {
             @for line in lines.iter().take(LINES) {
-                span.(class(line)) {
+                span.(class(line, hunk.kind_of(line))) {
                     bdi {
                         @if hides_much { (clean(line, Shape::Block)) } @else { (foreign::visible(line, Shape::Block)) }
                     }
@@ -67,17 +69,14 @@ pub(crate) fn diff(diff: &str) -> Markup {
     }
 }
 
-fn class(line: &str) -> &'static str {
-    if line.starts_with("+++") || line.starts_with("---") || line.starts_with("diff ") {
-        "head"
-    } else if line.starts_with("@@") {
-        "hunk"
-    } else if line.starts_with('+') {
-        "added"
-    } else if line.starts_with('-') {
-        "removed"
-    } else {
-        "same"
+fn class(line: &str, kind: Kind) -> &'static str {
+    match kind {
+        Kind::Name => "head",
+        Kind::Other if line.starts_with("diff ") => "head",
+        Kind::Place => "hunk",
+        Kind::Come => "added",
+        Kind::Gone => "removed",
+        Kind::Other => "same",
     }
 }
 
@@ -114,6 +113,8 @@ mod tests {
         for class in ["head", "hunk", "removed", "added", "same"] {
             assert!(shown.contains(&format!("<span class=\"{class}\">")), "{class}");
         }
+        let shown = diff("--- a\n+++ b\n@@ -1 +1 @@\n--- x\n+++ y\n").0;
+        assert_eq!(shown.matches("<span class=\"head\">").count(), 2, "{shown}");
         assert!(diff(&"x\n".repeat(LINES + 2)).0.contains("More lines are not shown"));
     }
 
