@@ -74,8 +74,15 @@ impl Runs {
         let placeholders = placeholders::of_run(&self.store, id, &rules);
         let environment = variables::for_connections(&own, outward.has_bundle, &placeholders)?;
         let wanted = wanted(profile, &record.spec.image, &record.spec.limits, environment, outward)?;
-        let of_companions = companions.iter().flatten().flat_map(|requested| requested.secrets.values());
-        let hidden: Vec<String> = secrets.values().chain(of_companions).cloned().collect();
+        // A space is in no name of a variable. The next daemon has to hide these values, too.
+        let of_companions = companions.iter().flatten().flat_map(|requested| {
+            let name = &requested.companion.name;
+            requested
+                .secrets
+                .iter()
+                .map(move |(variable, value)| (format!("{name} {variable}"), value.clone()))
+        });
+        let secrets: BTreeMap<String, String> = secrets.into_iter().chain(of_companions).collect();
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
@@ -94,8 +101,7 @@ impl Runs {
         } else {
             self.admit_on_record(id, &run, principal).await?;
         }
-        self.audit.redactor().learn(&id.to_string(), hidden.iter().map(String::as_str));
-        drop(hidden);
+        self.audit.redactor().learn(&id.to_string(), secrets.values().map(String::as_str));
         if let Err(refusal) = self.put_on_record(&record, profile, request, secrets).await {
             self.forget(id);
             return Err(refusal);
