@@ -196,8 +196,8 @@ impl Runs {
         }
         self.gate.check_open()?;
         // Before the lock of living runs, which comes after that of kept workspaces.
-        let counts_left =
-            self.gate.counts() || self.launcher.tenancy().is_bounded(&principal.name, Resource::Disk);
+        let membership = self.launcher.tenancy().membership(&principal.name);
+        let counts_left = self.gate.counts() || membership.is_bounded(Resource::Disk);
         let left = if counts_left { self.left() } else { BTreeMap::default() };
         // A workspace outlives its run, and has its id. It would be counted, ended and deleted as that of the new run.
         let is_taken = self.has_kept(id);
@@ -229,13 +229,12 @@ impl Runs {
             ));
         }
         let used = if self.gate.counts() { used_by_all(&left, &living) } else { Amounts::default() };
-        self.check_tenant(&living, left, &run.record.borrow())?;
+        self.check_tenant(&membership, &living, left, &run.record.borrow())?;
         if let Workspace::Base { base } = run.spec().workspace {
             self.begin_on(base, principal)?;
         }
         // Last: a request that is refused for another reason takes no turn.
-        let tenant = self.launcher.tenancy().tenant_of(&run.spec().principal);
-        self.gate.admit(&tenant, amounts(&run.record.borrow()), used)?;
+        self.gate.admit(membership.tenant(), amounts(&run.record.borrow()), used)?;
         living.insert(id, run.clone());
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ::tenants::{Amounts, Exceeded, Resource};
+use ::tenants::{Amounts, Exceeded, Membership, Resource};
 use disk_quotas::Found;
 use identity::RunId;
 use operations::Reason;
@@ -65,6 +65,7 @@ impl Runs {
     /// `left` is the disk space of runs that do not live.
     pub(crate) fn check_tenant(
         &self,
+        membership: &Membership,
         living: &BTreeMap<RunId, Arc<Run>>,
         mut left: Left,
         record: &Record,
@@ -72,7 +73,7 @@ impl Runs {
         let wanted = amounts(record);
         share(&mut left, kept_by(&record.spec.workspace), wanted.disk_mib);
         let used = || with_living(left, living);
-        let checked = self.launcher.tenancy().check(&record.spec.principal, wanted, used);
+        let checked = self.launcher.tenancy().check(membership, wanted, used);
         checked.map_err(|exceeded| refused(&exceeded))
     }
 }
