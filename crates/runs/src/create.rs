@@ -197,6 +197,7 @@ impl Runs {
         self.gate.check_open()?;
         // Before the lock of living runs, which comes after that of kept workspaces.
         let membership = self.launcher.tenancy().membership(&principal.name);
+        self.check_ended(&membership)?;
         let counts_left = self.gate.counts() || membership.is_bounded(Resource::Disk);
         let left = if counts_left { self.left() } else { BTreeMap::default() };
         // A workspace outlives its run, and has its id. It would be counted, ended and deleted as that of the new run.

@@ -60,6 +60,34 @@ impl Runs {
         left
     }
 
+    /// Refuses a run while too many that have ended are kept, of which its tenant has an even share. No run is deleted by itself.
+    pub(crate) fn check_ended(&self, membership: &Membership) -> Result<(), Refusal> {
+        let mut by_principal = BTreeMap::<String, usize>::new();
+        {
+            let ended = self.ended();
+            if ended.len() < self.max_ended {
+                return Ok(());
+            }
+            for record in ended.values() {
+                *by_principal.entry(record.spec.principal.clone()).or_default() += 1;
+            }
+        }
+        let mut by_tenant = BTreeMap::<String, usize>::new();
+        for (principal, count) in by_principal {
+            *by_tenant.entry(self.launcher.tenancy().tenant_of(&principal)).or_default() += count;
+        }
+        let (own, max) = (by_tenant.get(membership.tenant()).copied().unwrap_or_default(), self.max_ended);
+        if has_share(own, by_tenant.len(), max) {
+            return Ok(());
+        }
+        let message = format!(
+            "{max} runs that have ended are kept, which is the daemon's limit, and {own} of them are of the tenant of this \
+             request: delete some first (`coffer run delete`)"
+        );
+        let refused = Refusal::new(Reason::Overloaded, message).with("limit", "limits.ended_runs");
+        Err(refused.with("used", own.to_string()).with("max", max.to_string()))
+    }
+
     /// Checks that the tenant of a new run has room for it. The lock of `living` is held until the run is in the table.
     ///
     /// `left` is the disk space of runs that do not live.
@@ -76,6 +104,11 @@ impl Runs {
         let checked = self.launcher.tenancy().check(membership, wanted, used);
         checked.map_err(|exceeded| refused(&exceeded))
     }
+}
+
+/// Returns true if a tenant with so many of the ended runs has less than an even share of the most that are kept.
+fn has_share(own: usize, tenants: usize, max: usize) -> bool {
+    own < max / tenants.max(1)
 }
 
 /// Returns the disk space of a run that has ended. A measure that found a part of it says less than is there, so the quota counts.
@@ -173,6 +206,21 @@ mod tests {
 
     use super::*;
     use crate::record::{Companion, CompanionState};
+
+    #[test]
+    fn a_tenant_that_fills_the_ended_runs_leaves_an_even_share_to_others() {
+        for (own, tenants, has) in [
+            (19_999, 1, true),
+            (20_000, 1, false),
+            (19_999, 2, false),
+            (9_999, 2, true),
+            (0, 2, true),
+            (0, 0, true),
+            (0, 20_001, false),
+        ] {
+            assert_eq!(has_share(own, tenants, 20_000), has, "{own} of {tenants}");
+        }
+    }
 
     #[test]
     fn only_a_lack_of_disk_space_is_measured_again() {
