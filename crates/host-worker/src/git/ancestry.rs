@@ -60,12 +60,12 @@ fn lead_to(
     new: impl IntoIterator<Item = Oid>,
     left: &mut usize,
 ) -> Option<bool> {
-    let mut seen = HashSet::new();
-    let mut waiting: VecDeque<Oid> = new.into_iter().filter(|id| seen.insert(*id)).collect();
-    let mut is_whole = true;
     if old.is_empty() {
         return Some(true);
     }
+    let mut seen = HashSet::new();
+    let mut waiting: VecDeque<Oid> = new.into_iter().filter(|id| seen.insert(*id)).collect();
+    let mut is_whole = true;
     while let Some(id) = waiting.pop_front() {
         if old.remove(&id) && old.is_empty() {
             return Some(true);
