@@ -136,7 +136,12 @@ async fn runs_that_have_ended_are_bounded_until_they_are_deleted() {
     assert_eq!(reason(&status), "OVERLOADED");
     assert!(status.message().contains("2 of them are of the tenant"), "{status}");
     runs[0].clients = daemon.connect().await;
-    runs[0].delete().await;
+    // Its workspace would still be there.
+    let request = v1::DeleteRunRequest { run_id: runs[0].id().to_owned(), delete_workspace: false };
+    runs[0].clients.runs.delete_run(request).await.unwrap();
+    assert!(daemon.run_with(requests::managed("open")).await.is_err());
+    runs[1].clients = daemon.connect().await;
+    runs[1].delete().await;
     daemon.run_on(requests::managed("open")).await;
 }
 

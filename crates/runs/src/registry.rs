@@ -89,7 +89,7 @@ pub struct Runs {
 #[derive(Debug, Clone, Copy)]
 pub struct RunBounds {
     pub living: usize,
-    /// Runs that have ended and are not deleted, beyond which a tenant with an even share of them makes no further ones.
+    /// Ended runs and workspaces of deleted ones, beyond which a tenant with an even share of them makes no further runs.
     pub ended: usize,
     pub max_ttl: Option<Duration>,
 }

@@ -1,6 +1,6 @@
 //! The use of runs by principal, and its check against the bounds of tenants.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ::tenants::{Amounts, Exceeded, Membership, Resource};
@@ -60,19 +60,26 @@ impl Runs {
         left
     }
 
-    /// Refuses a run while too many that have ended are kept, of which its tenant has an even share. No run is deleted by itself.
+    /// Refuses a run while too many ended ones and workspaces of deleted ones are left, of which its tenant has an even share.
+    ///
+    /// None of them is deleted but on request.
     pub(crate) fn check_ended(&self, membership: &Membership) -> Result<(), Refusal> {
-        let mut by_principal = BTreeMap::<String, usize>::new();
-        {
-            let ended = self.ended();
-            if ended.len() < self.max_ended {
-                return Ok(());
-            }
-            for record in ended.values() {
-                *by_principal.entry(record.spec.principal.clone()).or_default() += 1;
-            }
+        let kept = self.kept().len();
+        if self.ended().len() + kept < self.max_ended {
+            return Ok(());
         }
-        let mut by_tenant = BTreeMap::<String, usize>::new();
+        let mut left: BTreeMap<RunId, String> =
+            self.kept().iter().map(|(id, kept)| (*id, kept.principal.clone())).collect();
+        left.extend(self.ended().iter().map(|(id, record)| (*id, record.spec.principal.clone())));
+        let living: BTreeSet<RunId> = self.living().keys().copied().collect();
+        left.retain(|id, _| !living.contains(id));
+        if left.len() < self.max_ended {
+            return Ok(());
+        }
+        let (mut by_principal, mut by_tenant) = (BTreeMap::<_, usize>::new(), BTreeMap::<_, usize>::new());
+        for principal in left.into_values() {
+            *by_principal.entry(principal).or_default() += 1;
+        }
         for (principal, count) in by_principal {
             *by_tenant.entry(self.launcher.tenancy().tenant_of(&principal)).or_default() += count;
         }
@@ -81,8 +88,8 @@ impl Runs {
             return Ok(());
         }
         let message = format!(
-            "{max} runs that have ended are kept, which is the daemon's limit, and {own} of them are of the tenant of this \
-             request: delete some first (`coffer run delete`)"
+            "{max} ended runs, and workspaces of deleted ones, are kept, which is the daemon's limit, and {own} of them are of the \
+             tenant of this request: delete some first (`coffer run delete`, `coffer workspace delete`)"
         );
         let refused = Refusal::new(Reason::Overloaded, message).with("limit", "limits.ended_runs");
         Err(refused.with("used", own.to_string()).with("max", max.to_string()))
