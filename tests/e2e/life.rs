@@ -120,6 +120,32 @@ async fn a_run_ends_when_it_is_old_or_idle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn runs_that_have_ended_are_bounded_until_they_are_deleted() {
+    let config = "limits: { ended_runs: 2 }\n".to_owned();
+    let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let mut run = daemon.run_on(requests::managed("open")).await;
+        run.stop().await;
+        runs.push(run);
+    }
+    // The next daemon counts those of this one.
+    daemon.stop().await;
+    daemon.launch().await;
+    let status = daemon.run_with(requests::managed("open")).await.map(|_| ()).unwrap_err();
+    assert_eq!(reason(&status), "OVERLOADED");
+    assert!(status.message().contains("2 of them are of the tenant"), "{status}");
+    runs[0].clients = daemon.connect().await;
+    // Its workspace would still be there.
+    let request = v1::DeleteRunRequest { run_id: runs[0].id().to_owned(), delete_workspace: false };
+    runs[0].clients.runs.delete_run(request).await.unwrap();
+    assert!(daemon.run_with(requests::managed("open")).await.is_err());
+    runs[1].clients = daemon.connect().await;
+    runs[1].delete().await;
+    daemon.run_on(requests::managed("open")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn runs_of_a_daemon_are_bounded_and_paged() {
     let config = "limits: { runs: 3 }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;

@@ -76,6 +76,12 @@ impl Budget {
         [self.run, self.principal_day, self.day].iter().all(Bound::is_unbounded)
     }
 
+    /// Returns true if it bounds tokens, or their cost.
+    pub fn bounds_tokens(&self) -> bool {
+        let bounds_them = |bound: &Bound| bound.tokens.is_some() || bound.usd.is_some();
+        [self.run, self.principal_day, self.day].iter().any(bounds_them)
+    }
+
     /// Returns true if it has no key.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -1,7 +1,7 @@
 //! Reads the body of a request to a model before it goes out, to say how many tokens it may cost.
 //!
 //! Only a body of JSON is read, up to a bound, within a time, and while the process has memory for it. Otherwise it passes as it comes, and
-//! the daemon assumes what it does not know. No request is refused here.
+//! the daemon assumes what it does not know, or refuses a body that could hide it. No request is refused here.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -88,9 +88,14 @@ where
     let length = request.body().size_hint().exact();
     let mut asked = ModelAsked { body_bytes: length.unwrap_or_default(), ..ModelAsked::default() };
     let expected = length.map_or(Some(MOST), |length| usize::try_from(length).ok());
-    let Some(expected) = expected.filter(|length| *length <= MOST && is_json(request)) else {
+    let Some(expected) = expected.filter(|length| *length <= MOST) else {
+        // Its length alone reserves more than answers have.
         return (Some(asked), Parts::default());
     };
+    asked.is_unread = true;
+    if !is_json(request) {
+        return (Some(asked), Parts::default());
+    }
     let wanted = u32::try_from(expected.div_ceil(PLACE)).unwrap_or(u32::MAX);
     let Ok(Ok(place)) = timeout(TIME, Arc::clone(places).acquire_many_owned(wanted)).await else {
         return (Some(asked), Parts::default());
@@ -98,19 +103,22 @@ where
     let mut bytes = BytesMut::with_capacity(length.map_or(0, |_| expected));
     let end = timeout(TIME, collect(request.body_mut(), &mut bytes)).await.unwrap_or(End::Goes);
     asked.body_bytes = asked.body_bytes.max(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    asked.is_unread = bytes.len() <= MOST;
     if let End::Whole(_) = end
         && let Some(Said { model, max_tokens, .. }) = Said::parse(&bytes)
     {
+        asked.is_unread = false;
         asked.max_tokens = max_tokens.unwrap_or_default();
         asked.model = model.unwrap_or_default();
     }
+    let is_empty = bytes.is_empty() && matches!(end, End::Whole(_));
     let mut frames = VecDeque::from([Ok(Frame::data(bytes.freeze()))]);
     match end {
         End::Whole(trailers) => frames.extend(trailers.map(Ok)),
         End::Fails(error) => frames.push_back(Err(error)),
         End::Goes => {}
     }
-    (Some(asked), Parts { frames, _places: Some(place) })
+    (Some(asked).filter(|_| !is_empty), Parts { frames, _places: Some(place) })
 }
 
 /// The end of the part of a body that was read.

@@ -44,6 +44,10 @@ pub(crate) const UNANSWERED: usize = 1_024;
 /// Time after which a request may be tried again that found a budget reserved, seconds.
 const RETRY_AFTER: u32 = 1;
 
+/// Refusal of a body that could hide the tokens that it allows its answer.
+const UNREADABLE: &str = "under a budget of tokens or dollars, the body of a request has to be an object of JSON (`application/json`, \
+                          not compressed), each of its keys there once, and to arrive within 30 seconds";
+
 /// A request that is decided about.
 #[derive(Clone, Copy)]
 struct Asked {
@@ -202,6 +206,9 @@ impl Session {
             return Ok((grant, None));
         }
         let budget = state.budget();
+        if budget.bounds_tokens() && model.as_ref().is_some_and(|model| model.is_unread) {
+            return Err(NotGranted::new(403, "body_unreadable", "egress: budget", UNREADABLE));
+        }
         let estimate = estimate(model, &budget);
         let admitted = shared.ledger.admit(&state.own.who, &budget, estimate, Timestamp::now());
         Ok((grant, Some(admitted.map_err(|exceeded| beyond(&exceeded))?)))

@@ -112,7 +112,7 @@ impl State {
 
 /// Returns the tokens that a request may cost. One without a body costs none.
 pub(crate) fn estimate(asked: Option<ModelAsked>, budget: &Budget) -> Estimate {
-    let Some(ModelAsked { body_bytes, max_tokens, model }) = asked else { return Estimate::nothing() };
+    let Some(ModelAsked { body_bytes, max_tokens, model, .. }) = asked else { return Estimate::nothing() };
     let assumed = budget.assumed_tokens();
     let body_bytes = if body_bytes == 0 { assumed.saturating_mul(BYTES_OF_A_TOKEN) } else { body_bytes };
     let model = if is_name(&model) { model } else { String::new() };
@@ -160,7 +160,8 @@ mod tests {
     fn an_estimate_takes_what_the_body_says_and_assumes_the_rest() {
         let budget = Budget { assume_tokens: Some(500), ..Budget::default() };
         let asked = |body_bytes, max_tokens, model: &str| {
-            estimate(Some(ModelAsked { body_bytes, max_tokens, model: model.to_owned() }), &budget)
+            let asked = ModelAsked { body_bytes, max_tokens, model: model.to_owned(), is_unread: false };
+            estimate(Some(asked), &budget)
         };
         let made = |model: &str, bytes, output| Estimate::new(model.to_owned(), bytes, output);
         assert_eq!(asked(80, 20, "large-3"), made("large-3", 80, 20));

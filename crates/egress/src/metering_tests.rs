@@ -19,7 +19,8 @@ const METERED: &str = r#"{"networks": ["203.0.113.0/24"], "rules": [{"host": "ap
 /// Asks about a request to a model that reserves 500 tokens.
 fn question(number: u64) -> From {
     let From::Asked(mut question) = asked(number) else { unreachable!() };
-    question.model = Some(ModelAsked { body_bytes: 400, max_tokens: 0, model: "large-3".to_owned() });
+    let model = "large-3".to_owned();
+    question.model = Some(ModelAsked { body_bytes: 400, max_tokens: 0, model, is_unread: false });
     From::Asked(question)
 }
 
@@ -80,6 +81,32 @@ async fn a_budget_that_is_reserved_may_be_tried_again_and_one_that_is_used_up_ma
     let refused = decision(&mut played, 5).await.unwrap_err();
     assert_eq!((refused.status, refused.retry_after_s), (403, 0));
     assert_eq!(charged(&played), 1_010);
+}
+
+#[tokio::test]
+async fn a_body_that_could_hide_the_bound_of_its_answer_is_refused_under_a_budget_of_tokens() {
+    let unread = |number| {
+        let From::Asked(mut question) = question(number) else { unreachable!() };
+        question.model = Some(ModelAsked { is_unread: true, ..question.model.unwrap() });
+        From::Asked(question)
+    };
+    for (budget, status) in [("\"tokens\": 1000", 403), ("\"usd\": \"5\"", 403), ("\"requests\": 9", 200)] {
+        let rules = METERED.replace("\"tokens\": 1000", budget);
+        let mut played = Played::new(&rules);
+        played.connect("api.example.org", 443).await;
+        played.say(2, unread(1)).await;
+        let To::Answer(answer) = played.hear().await else { panic!("no answer") };
+        match answer.decision.unwrap() {
+            Decision::Grant(_) => assert_eq!(status, 200, "{budget}"),
+            Decision::Refusal(refusal) => {
+                assert_eq!((refusal.status, refusal.retry_after_s), (status, 0), "{budget}");
+                let body: Value = serde_json::from_slice(&refusal.body).unwrap();
+                assert_eq!(body["error"]["type"], "body_unreadable", "{body}");
+                let ledger = &played.state.outside.shared().ledger;
+                assert_eq!(ledger.of_run("run").requests, 0, "it does not count");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use egress_rules::{HostName, Narrowed, SecretName};
 use host_launch::{EgressProcess, WorkerProcess, start_egress};
@@ -282,6 +282,7 @@ impl Starter {
         let mut wait = Duration::ZERO;
         loop {
             if let Some(Started { process, greeted }) = started.take() {
+                let began = Instant::now();
                 let why = Session::run(&self.state, greeted, &stop).await;
                 let words = spawn_blocking(move || process.wait(GOODBYE)).await;
                 if stop.is_cancelled() {
@@ -296,7 +297,7 @@ impl Starter {
                     "coffer-egress was lost; its connections have ended"
                 );
                 self.state.record(events::process_lost(&self.state.run, &why));
-                wait = AGAIN.0;
+                wait = next_wait(wait, began.elapsed());
             }
             if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
                 break;
@@ -304,7 +305,7 @@ impl Starter {
             match self.start().await {
                 Ok(again) => started = Some(again),
                 Err(error) => {
-                    wait = (wait * 2).clamp(AGAIN.0, AGAIN.1);
+                    wait = next_wait(wait, Duration::ZERO);
                     tracing::error!(run = self.state.run, %error, "coffer-egress does not start; tried again");
                 }
             }
@@ -313,6 +314,13 @@ impl Starter {
         self.state.record_refusals(true);
         self.state.recorded().await;
     }
+}
+
+/// Returns the wait after a process that lived for so long. It grows while they live for less than the longest wait.
+///
+/// An agent may be able to end its process again and again, and each loss is on record.
+fn next_wait(wait: Duration, lived: Duration) -> Duration {
+    if lived < AGAIN.1 { (wait * 2).clamp(AGAIN.0, AGAIN.1) } else { AGAIN.0 }
 }
 
 /// Stops the egress when the container's first process ends: `coffer-egress` is below the container's cgroup, which the engine removes.
@@ -381,6 +389,17 @@ async fn greet(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_of_short_lives_are_started_ever_more_rarely() {
+        let mut wait = Duration::ZERO;
+        let waits = [0; 12].map(|_| {
+            wait = next_wait(wait, Duration::from_secs(9));
+            wait.as_millis()
+        });
+        assert_eq!(waits, [50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000, 10_000, 10_000]);
+        assert_eq!(next_wait(wait, AGAIN.1), AGAIN.0);
+    }
 
     #[test]
     fn the_last_words_of_a_process_with_secrets_are_the_place_of_a_panic() {

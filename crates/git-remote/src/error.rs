@@ -61,6 +61,11 @@ pub enum RemoteError {
     Pack(String),
     #[error("the server did not send the object {0} that it lists")]
     Missing(String),
+    #[error(
+        "`info/grafts`, `shallow` or `objects/info/commit-graph` of the repository gives a commit parents that it does not \
+         have: remove the file, and push again"
+    )]
+    Grafted,
     #[error("the repository of the run: {0}")]
     Repository(String),
 }

@@ -3,7 +3,7 @@
 //! The old value of each ref is the one that the caller expects, not the one that the server lists: a server that has another one
 //! refuses the update.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use git_wire::{RefName, Service};
 use git2::{ObjectType, Oid, Repository, Revwalk};
@@ -190,32 +190,52 @@ fn pack<'r>(
     let mut pack = repository.packbuilder()?;
     // A confined process has no threads.
     pack.set_threads(1);
-    let mut walk = repository.revwalk()?;
-    let mut has_commits = false;
+    let mut tips = Vec::new();
     for id in new {
-        has_commits |= add(repository, *id, &mut pack, &mut walk)?;
+        tips.extend(add(repository, *id, &mut pack)?);
     }
-    for known in &list.refs {
-        // Objects that are not here hide nothing.
-        let commit =
-            repository.find_object(known.id, None).and_then(|object| object.peel(ObjectType::Commit));
-        if let Ok(commit) = commit {
-            walk.hide(commit.id())?;
-        }
+    if tips.is_empty() {
+        return Ok(pack);
     }
-    if has_commits {
-        pack.insert_walk(&mut walk)?;
-    }
+    // Objects that are not here hide nothing.
+    let commit = |id| repository.find_object(id, None).and_then(|object| object.peel(ObjectType::Commit));
+    let hidden: Vec<Oid> =
+        list.refs.iter().filter_map(|known| commit(known.id).ok()).map(|commit| commit.id()).collect();
+    let mut walk = repository.revwalk()?;
+    begin(&mut walk, &tips, &hidden)?;
+    let walked = walk.by_ref().collect::<Result<HashSet<_>, _>>()?;
+    demand_named(repository, &tips, walked)?;
+    // It keeps the parents that it has read, so that the pack gets the commits that were checked.
+    walk.reset()?;
+    begin(&mut walk, &tips, &hidden)?;
+    pack.insert_walk(&mut walk)?;
     Ok(pack)
 }
 
-/// Adds the tags that lead to an object, and the object. Returns true if that is a commit, which the walk has.
+fn begin(walk: &mut Revwalk<'_>, tips: &[Oid], hidden: &[Oid]) -> Result<(), RemoteError> {
+    tips.iter().try_for_each(|id| walk.push(*id))?;
+    Ok(hidden.iter().try_for_each(|id| walk.hide(*id))?)
+}
+
+/// Refuses commits that no tip leads to by the parents in the texts of the commits, which the ids of the tips name.
+///
+/// libgit2 walks by `info/grafts`, `shallow` and the commit graph, too. All of these are the agent's.
+fn demand_named(repository: &Repository, tips: &[Oid], mut walked: HashSet<Oid>) -> Result<(), RemoteError> {
+    // Has the objects alone. A commit is compared with its hash when it is read.
+    let plain = Repository::from_odb(repository.odb()?)?;
+    let mut waiting: Vec<Oid> = tips.iter().copied().filter(|id| walked.remove(id)).collect();
+    while let Some(id) = waiting.pop() {
+        waiting.extend(plain.find_commit(id)?.parent_ids().filter(|parent| walked.remove(parent)));
+    }
+    if walked.is_empty() { Ok(()) } else { Err(RemoteError::Grafted) }
+}
+
+/// Adds the tags that lead to an object, and the object. A commit is returned instead.
 fn add(
     repository: &Repository,
     id: Oid,
     pack: &mut git2::PackBuilder<'_>,
-    walk: &mut Revwalk<'_>,
-) -> Result<bool, RemoteError> {
+) -> Result<Option<Oid>, RemoteError> {
     let mut object = repository.find_object(id, None)?;
     for _ in 0..TAGS {
         let Some(tag) = object.as_tag() else { break };
@@ -223,14 +243,11 @@ fn add(
         object = tag.target()?;
     }
     match object.kind() {
-        Some(ObjectType::Commit) => {
-            walk.push(object.id())?;
-            Ok(true)
-        }
+        Some(ObjectType::Commit) => Ok(Some(object.id())),
         Some(ObjectType::Tag) => Err(RemoteError::Repository("a tag leads to too many tags".to_owned())),
         _ => {
             pack.insert_recursive(object.id(), None)?;
-            Ok(false)
+            Ok(None)
         }
     }
 }

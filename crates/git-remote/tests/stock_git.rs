@@ -294,6 +294,59 @@ fn a_push_takes_tags_with_it_and_shows_the_words_of_a_hook() {
     assert!(matches!(&refused[0], Outcome::Rejected(why) if why.contains("not on a sunday")), "{refused:?}");
 }
 
+/// Writes a commit graph in which a commit without a parent has one.
+fn forge_graph(repository: &Repository, child: Oid, parent: Oid) {
+    for (name, id) in [("refs/heads/child", child), ("refs/heads/parent", parent)] {
+        repository.reference(name, id, true, "test").unwrap();
+    }
+    // libgit2 reads no graph with a chunk that it does not know.
+    let arguments = ["-c", "commitGraph.generationVersion=1", "commit-graph", "write", "--reachable"];
+    git(repository.workdir().unwrap(), &arguments);
+    let path = repository.path().join("objects/info/commit-graph");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let chunk = bytes[8..].chunks(12).find(|chunk| chunk.starts_with(b"CDAT")).unwrap();
+    let data = usize::try_from(u64::from_be_bytes(chunk[4..].try_into().unwrap())).unwrap();
+    let mut ids = [child, parent];
+    ids.sort_unstable();
+    let place = |id: Oid| ids.iter().position(|known| *known == id).unwrap();
+    // After the id of the tree.
+    let at = data + 36 * place(child) + 20;
+    bytes[at..at + 4].copy_from_slice(&u32::try_from(place(parent)).unwrap().to_be_bytes());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn a_push_has_no_commit_that_its_ids_do_not_name() {
+    let scene = Scene::new();
+    let (pushed, other) = (scene.commit_here(None, "pushed"), scene.commit_here(None, "other"));
+    let update = Update { ref_name: "refs/heads/pushed".to_owned(), expected_old: None, new: Some(pushed) };
+    let directory = scene.client.path();
+    for file in ["info/grafts", "shallow", "objects/info/commit-graph"] {
+        let path = directory.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if file.ends_with("commit-graph") {
+            forge_graph(&scene.client, pushed, other);
+        } else {
+            std::fs::write(&path, format!("{pushed} {other}\n")).unwrap();
+        }
+        // It is read when the repository is opened.
+        let forged = Repository::open(directory).unwrap();
+        let mut walk = forged.revwalk().unwrap();
+        walk.push(pushed).unwrap();
+        assert_eq!(walk.count(), 2, "{file} has no effect on libgit2");
+        let refused = push(&forged, &url(), std::slice::from_ref(&update), &scene.dial(), bounds());
+        assert!(matches!(refused, Err(RemoteError::Grafted)), "{file}: {refused:?}");
+        assert_eq!(git(&scene.server, &["branch", "--list", "pushed"]), "", "{file}");
+        std::fs::remove_file(path).unwrap();
+    }
+    let honest = Repository::open(directory).unwrap();
+    let ended = push(&honest, &url(), &[update], &scene.dial(), bounds()).unwrap();
+    assert_eq!(ended[0].outcome, Outcome::Updated);
+    let objects = command(&scene.server).args(["cat-file", "-e", &other.to_string()]).output().unwrap();
+    assert!(!objects.status.success(), "the server has an object that no ref leads to");
+}
+
 #[test]
 fn no_configuration_of_the_repository_has_an_effect() {
     let scene = Scene::new();

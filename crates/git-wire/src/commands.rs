@@ -1,6 +1,9 @@
 //! Commands of a push.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
 
 use crate::capabilities::Capabilities;
 use crate::object_id::{ObjectFormat, ObjectId};
@@ -132,6 +135,12 @@ impl CommandList {
         for option in &self.options {
             let _ = writeln!(text, "option {option}");
         }
+        // The server takes them as the ends of its own history. There may be thousands, in any order.
+        let shallow: BTreeSet<&str> = self.shallow.iter().map(ObjectId::as_str).collect();
+        if !shallow.is_empty() {
+            let ids: String = shallow.into_iter().flat_map(|id| [id, "\n"]).collect();
+            let _ = writeln!(text, "shallow {}", hex::encode(Sha256::digest(ids)));
+        }
         text
     }
 }
@@ -198,5 +207,20 @@ mod tests {
                 "push to org/app\natomic\n{ONE} {TWO} refs/heads/x\n{ZERO} {ONE} refs/tags/v1\noption ci.skip\n"
             )
         );
+    }
+
+    #[test]
+    fn a_statement_is_for_these_ends_of_the_history_in_any_order() {
+        let repository = Repository::parse("org/app.git").unwrap();
+        let id = |text: &str| ObjectId::parse(text.as_bytes(), ObjectFormat::Sha1).unwrap();
+        let with = |shallow: Vec<ObjectId>| {
+            let list = list(vec![command(ZERO, ONE, "refs/heads/x")]);
+            CommandList { shallow, ..list }.statement(&repository)
+        };
+        let (none, one, two) = (with(vec![]), with(vec![id(ONE)]), with(vec![id(TWO)]));
+        let both = with(vec![id(ONE), id(TWO)]);
+        assert_eq!(BTreeSet::from([&none, &one, &two, &both]).len(), 4);
+        assert_eq!(both, with(vec![id(TWO), id(ONE), id(TWO)]));
+        assert!(one.starts_with(&none) && one.lines().last().unwrap().starts_with("shallow "), "{one}");
     }
 }

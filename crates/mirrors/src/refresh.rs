@@ -46,8 +46,13 @@ impl Mirrors {
     ) -> Result<Cloned, Refusal> {
         let key = key(wanted.url, rules)?;
         let stopping = &wanted.stopping;
+        let turn = stopping.run_until_cancelled(self.begin_refresh(wanted.principal)).await;
+        let turn = turn.ok_or_else(stopped)??;
         let lease = stopping.run_until_cancelled(self.lease(&key)).await.ok_or_else(stopped)??;
-        let refreshed = self.refreshed(launcher, &lease, &wanted, way_out);
+        let refreshed = async {
+            let _turn = turn;
+            self.refreshed(launcher, &lease, &wanted, way_out).await
+        };
         let mirror = if let Some(mirror) = stopping.run_until_cancelled(refreshed).await {
             mirror
         } else {
@@ -68,7 +73,7 @@ impl Mirrors {
         wanted: &Wanted<'_>,
         way_out: &dyn WayOut,
     ) -> Result<OwnedFd, Refusal> {
-        let (_turn, most) = self.begin_refresh(wanted.principal).await?;
+        let most = self.most()?;
         let internal = |error: io::Error| Refusal::internal("preparing a mirror", &error);
         let (staged, existed) = self.stage(lease).await.map_err(internal)?;
         let fetched = self.fetched(launcher, staged, wanted, most, way_out).await;
@@ -280,6 +285,23 @@ mod tests {
         let (refusal, ()) = tokio::join!(cloned, async { stopping.cancel() });
         assert_eq!(refusal.reason, Reason::Cancelled);
         assert_eq!(*way_out.0.lock(), (0, 0));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_run_that_waits_for_the_turn_of_its_principal_keeps_no_mirror_from_others() {
+        let place = tempfile::tempdir().unwrap();
+        let (mirrors, way_out, stopping) =
+            (mirrors(place.path()).await, Counted::default(), CancellationToken::new());
+        let url = RepositoryUrl::parse("https://git.example.org/org/app").unwrap();
+        let rules = rules("allow");
+        let _other = mirrors.begin_refresh("uid:1").await.unwrap();
+        let cloned = clone_until(&mirrors, ("/bin/true", &rules), &way_out, stopping.clone());
+        let (refusal, is_free) = tokio::join!(cloned, async {
+            let is_free = mirrors.lease(&key(&url, &rules).unwrap()).now_or_never().is_some();
+            stopping.cancel();
+            is_free
+        });
+        assert_eq!((refusal.reason, is_free), (Reason::Cancelled, true));
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -113,12 +113,23 @@ impl Mirrors {
         Arc::clone(table.entry(key.to_owned()).or_insert_with(new))
     }
 
-    /// Waits until the principal may begin a refresh. Returns the most bytes that it may receive.
-    pub(crate) async fn begin_refresh(&self, principal: &str) -> Result<(admission::Turn, u64), Refusal> {
-        let turn = self.refreshes.wait(principal).await.ok_or_else(busy)?;
+    /// Waits until the principal may refresh a mirror. It has no lease so far, because others would wait for it as well.
+    pub(crate) async fn begin_refresh(&self, principal: &str) -> Result<admission::Turn, Refusal> {
+        let turn = async {
+            loop {
+                if let Some(turn) = self.refreshes.wait(principal).await {
+                    return turn;
+                }
+            }
+        };
+        timeout(WAIT, turn).await.map_err(|_| busy())
+    }
+
+    /// Returns the most bytes that a refresh may receive.
+    pub(crate) fn most(&self) -> Result<u64, Refusal> {
         let space = Space::of(&self.directory)
             .map_err(|error| Refusal::internal("looking at the disk of the mirrors", &error))?;
-        Ok((turn, self.bounds.most(space, self.warn_free)?))
+        self.bounds.most(space, self.warn_free)
     }
 
     /// Notes the size of a mirror and that it is used, and deletes others beyond the limits.

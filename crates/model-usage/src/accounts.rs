@@ -25,8 +25,6 @@ const MOST_MODELS: usize = 64;
 const MOST_MODELS_OF_DAY: usize = 4_096;
 /// Days that are kept, today's included.
 pub(crate) const KEPT_DAYS: u32 = 400;
-/// Days after which a clock that went ahead is taken to be wrong, and no day is deleted.
-const LEAP: u32 = 31;
 /// Time for which budgets are kept while nothing can be written.
 const UNWRITTEN: Duration = Duration::from_secs(60);
 /// Warnings of a run that wait for its next response.
@@ -114,9 +112,7 @@ impl Accounts {
     /// Begins a new day if one has begun. A clock that was set back begins none.
     pub(crate) fn turn(&mut self, today: Day) {
         if today > self.today {
-            if today.before(LEAP) <= self.today {
-                self.changes.oldest = Some(today.before(KEPT_DAYS - 1));
-            }
+            self.changes.oldest = Some(today.before(KEPT_DAYS - 1));
             self.begin_day(today);
         }
     }

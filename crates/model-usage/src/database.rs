@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Statement, params};
 
+use crate::accounts::KEPT_DAYS;
 use crate::changes::{Changes, Owner, Row};
 use crate::day::Day;
 use crate::tokens::Usage;
@@ -29,6 +30,12 @@ CREATE TABLE days (
     PRIMARY KEY (day, principal, model)
 ) STRICT, WITHOUT ROWID;
 ";
+
+/// Deletes the days before a day that are not among the newest ones with a row either, because the clock may be ahead by years.
+const DELETE_BEFORE: &str = "
+DELETE FROM days WHERE day < ?1 AND day < (
+    SELECT min(day) FROM (SELECT DISTINCT day FROM days ORDER BY day DESC LIMIT ?2)
+)";
 
 /// Error of reading or writing the counts.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +127,7 @@ impl Database {
                 write_row(&mut set_run, &mut set_day, row, &serde_json::to_string(usage)?)?;
             }
             if let Some(oldest) = changes.oldest {
-                change.execute("DELETE FROM days WHERE day < ?1", params![oldest.number()])?;
+                change.execute(DELETE_BEFORE, params![oldest.number(), KEPT_DAYS])?;
             }
         }
         Ok(change.commit()?)

@@ -311,18 +311,34 @@ fn use_is_reported_by_model_principal_and_day_of_one_principal_or_all() {
 }
 
 #[test]
-fn days_are_removed_after_four_hundred() {
+fn days_are_removed_after_four_hundred_whatever_the_clock_says() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path(), Prices::default());
     ledger.admit_one(&who("r"), &Budget::default(), noon()).unwrap();
     close(ledger);
+    let file = directory.path().join("usage.db");
     let first_day_after = |days: u64| {
         let later = noon().after(Duration::from_secs(days * 86_400));
-        close(Ledger::open_at(directory.path(), Prices::default(), later).unwrap());
-        Database::open(&directory.path().join("usage.db")).unwrap().first_day()
+        let ledger = Ledger::open_at(directory.path(), Prices::default(), later).unwrap();
+        // A day that begins while it is open.
+        ledger.admit_one(&who("s"), &Budget::default(), later).unwrap();
+        close(ledger);
+        Database::open(&file).unwrap().first_day()
     };
-    assert_eq!(first_day_after(399), Some(Day::of(noon())));
-    assert_eq!(first_day_after(400), None);
+    let today = Day::of(noon());
+    // Twice, because the second start has the rows of the first.
+    for ahead in [4_000, 4_001, 399] {
+        assert_eq!(first_day_after(ahead), Some(today), "no day but those of a wrong clock is as new");
+    }
+    let rows = rusqlite::Connection::open(&file).unwrap();
+    rows.execute("DELETE FROM days WHERE day > ?1", [today.number()]).unwrap();
+    for before in 1..410 {
+        let row =
+            "INSERT INTO days (day, principal, model, counts) VALUES (?1, 'uid:1', '', '{\"requests\":1}')";
+        rows.execute(row, [today.before(before).number()]).unwrap();
+    }
+    drop(rows);
+    assert_eq!(first_day_after(0), Some(today.before(399)));
     assert_eq!(open(directory.path(), Prices::default()).of_run("r").requests, 1, "a run keeps its own");
 }
 

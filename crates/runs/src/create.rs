@@ -74,8 +74,15 @@ impl Runs {
         let placeholders = placeholders::of_run(&self.store, id, &rules);
         let environment = variables::for_connections(&own, outward.has_bundle, &placeholders)?;
         let wanted = wanted(profile, &record.spec.image, &record.spec.limits, environment, outward)?;
-        let of_companions = companions.iter().flatten().flat_map(|requested| requested.secrets.values());
-        let hidden: Vec<String> = secrets.values().chain(of_companions).cloned().collect();
+        // A space is in no name of a variable. The next daemon has to hide these values, too.
+        let of_companions = companions.iter().flatten().flat_map(|requested| {
+            let name = &requested.companion.name;
+            requested
+                .secrets
+                .iter()
+                .map(move |(variable, value)| (format!("{name} {variable}"), value.clone()))
+        });
+        let secrets: BTreeMap<String, String> = secrets.into_iter().chain(of_companions).collect();
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
@@ -94,8 +101,7 @@ impl Runs {
         } else {
             self.admit_on_record(id, &run, principal).await?;
         }
-        self.audit.redactor().learn(&id.to_string(), hidden.iter().map(String::as_str));
-        drop(hidden);
+        self.audit.redactor().learn(&id.to_string(), secrets.values().map(String::as_str));
         if let Err(refusal) = self.put_on_record(&record, profile, request, secrets).await {
             self.forget(id);
             return Err(refusal);
@@ -184,8 +190,9 @@ impl Runs {
     fn admit(&self, id: RunId, run: &Arc<Run>, principal: &Principal) -> Result<(), Refusal> {
         self.gate.check_open()?;
         // Before the lock of living runs, which comes after that of kept workspaces.
-        let counts_left =
-            self.gate.counts() || self.launcher.tenancy().is_bounded(&principal.name, Resource::Disk);
+        let membership = self.launcher.tenancy().membership(&principal.name);
+        self.check_ended(&membership)?;
+        let counts_left = self.gate.counts() || membership.is_bounded(Resource::Disk);
         let left = if counts_left { self.left() } else { BTreeMap::default() };
         // A workspace outlives its run, and has its id. It would be counted, ended and deleted as that of the new run.
         let is_taken = self.has_kept(id);
@@ -224,13 +231,12 @@ impl Runs {
             ));
         }
         let used = if self.gate.counts() { used_by_all(&left, &living) } else { Amounts::default() };
-        self.check_tenant(&living, left, &run.record.borrow())?;
+        self.check_tenant(&membership, &living, left, &run.record.borrow())?;
         if let Workspace::Base { base } = run.spec().workspace {
             self.begin_on(base, principal)?;
         }
         // Last: a request that is refused for another reason takes no turn.
-        let tenant = self.launcher.tenancy().tenant_of(&run.spec().principal);
-        self.gate.admit(&tenant, amounts(&run.record.borrow()), used)?;
+        self.gate.admit(membership.tenant(), amounts(&run.record.borrow()), used)?;
         living.insert(id, run.clone());
         Ok(())
     }

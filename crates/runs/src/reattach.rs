@@ -236,14 +236,15 @@ impl Runs {
         Ok(taken)
     }
 
-    /// Checks a run against the policy. Also hides the secret values of its variables from now on.
+    /// Checks a run against the policy. Also hides the secret values of its variables, and of its companions', from now on.
     async fn terms(&self, policy: &Policy, record: &Record) -> Result<Wanted, Mismatch> {
         let id = record.id;
-        let secrets = self.store.with(move |store| store.secrets(id)).await.map_err(|error| {
+        let mut secrets = self.store.with(move |store| store.secrets(id)).await.map_err(|error| {
             tracing::error!(run = %id, error = %chain(&error), "the secret variables of a run cannot be opened");
             "the values of its secret variables cannot be opened".to_owned()
         })?;
         self.audit.redactor().learn(&id.to_string(), secrets.values().map(String::as_str));
+        secrets.retain(|name, _| record.spec.secret_env.contains(name));
         terms(policy, &self.store, record, &secrets)
     }
 

@@ -76,6 +76,7 @@ pub struct Runs {
     /// Shared pointers, because a channel keeps its last messages in place, and records are large.
     changes: broadcast::Sender<Arc<Record>>,
     pub(crate) limit: usize,
+    pub(crate) max_ended: usize,
     pub(crate) gate: Arc<dyn Gate>,
     pub(crate) refused: Refused,
     /// Notified when the data of a run was removed.
@@ -88,6 +89,8 @@ pub struct Runs {
 #[derive(Debug, Clone, Copy)]
 pub struct RunBounds {
     pub living: usize,
+    /// Ended runs and workspaces of deleted ones, beyond which a tenant with an even share of them makes no further runs.
+    pub ended: usize,
     pub max_ttl: Option<Duration>,
 }
 
@@ -154,6 +157,7 @@ impl Runs {
             deleted_tokens: DeletedTokens::default(),
             changes: broadcast::Sender::new(CHANGES),
             limit: bounds.living,
+            max_ended: bounds.ended,
             gate,
             refused: Refused::default(),
             gone: Notify::new(),

@@ -1,9 +1,9 @@
 //! The use of runs by principal, and its check against the bounds of tenants.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ::tenants::{Amounts, Exceeded, Resource};
+use ::tenants::{Amounts, Exceeded, Membership, Resource};
 use disk_quotas::Found;
 use identity::RunId;
 use operations::Reason;
@@ -60,11 +60,47 @@ impl Runs {
         left
     }
 
+    /// Refuses a run while too many ended ones and workspaces of deleted ones are left, of which its tenant has an even share.
+    ///
+    /// None of them is deleted but on request.
+    pub(crate) fn check_ended(&self, membership: &Membership) -> Result<(), Refusal> {
+        let kept = self.kept().len();
+        if self.ended().len() + kept < self.max_ended {
+            return Ok(());
+        }
+        let mut left: BTreeMap<RunId, String> =
+            self.kept().iter().map(|(id, kept)| (*id, kept.principal.clone())).collect();
+        left.extend(self.ended().iter().map(|(id, record)| (*id, record.spec.principal.clone())));
+        let living: BTreeSet<RunId> = self.living().keys().copied().collect();
+        left.retain(|id, _| !living.contains(id));
+        if left.len() < self.max_ended {
+            return Ok(());
+        }
+        let (mut by_principal, mut by_tenant) = (BTreeMap::<_, usize>::new(), BTreeMap::<_, usize>::new());
+        for principal in left.into_values() {
+            *by_principal.entry(principal).or_default() += 1;
+        }
+        for (principal, count) in by_principal {
+            *by_tenant.entry(self.launcher.tenancy().tenant_of(&principal)).or_default() += count;
+        }
+        let (own, max) = (by_tenant.get(membership.tenant()).copied().unwrap_or_default(), self.max_ended);
+        if has_share(own, by_tenant.len(), max) {
+            return Ok(());
+        }
+        let message = format!(
+            "{max} ended runs, and workspaces of deleted ones, are kept, which is the daemon's limit, and {own} of them are of the \
+             tenant of this request: delete some first (`coffer run delete`, `coffer workspace delete`)"
+        );
+        let refused = Refusal::new(Reason::Overloaded, message).with("limit", "limits.ended_runs");
+        Err(refused.with("used", own.to_string()).with("max", max.to_string()))
+    }
+
     /// Checks that the tenant of a new run has room for it. The lock of `living` is held until the run is in the table.
     ///
     /// `left` is the disk space of runs that do not live.
     pub(crate) fn check_tenant(
         &self,
+        membership: &Membership,
         living: &BTreeMap<RunId, Arc<Run>>,
         mut left: Left,
         record: &Record,
@@ -72,9 +108,14 @@ impl Runs {
         let wanted = amounts(record);
         share(&mut left, kept_by(&record.spec.workspace), wanted.disk_mib);
         let used = || with_living(left, living);
-        let checked = self.launcher.tenancy().check(&record.spec.principal, wanted, used);
+        let checked = self.launcher.tenancy().check(membership, wanted, used);
         checked.map_err(|exceeded| refused(&exceeded))
     }
+}
+
+/// Returns true if a tenant with so many of the ended runs has less than an even share of the most that are kept.
+fn has_share(own: usize, tenants: usize, max: usize) -> bool {
+    own < max / tenants.max(1)
 }
 
 /// Returns the disk space of a run that has ended. A measure that found a part of it says less than is there, so the quota counts.
@@ -172,6 +213,21 @@ mod tests {
 
     use super::*;
     use crate::record::{Companion, CompanionState};
+
+    #[test]
+    fn a_tenant_that_fills_the_ended_runs_leaves_an_even_share_to_others() {
+        for (own, tenants, has) in [
+            (19_999, 1, true),
+            (20_000, 1, false),
+            (19_999, 2, false),
+            (9_999, 2, true),
+            (0, 2, true),
+            (0, 0, true),
+            (0, 20_001, false),
+        ] {
+            assert_eq!(has_share(own, tenants, 20_000), has, "{own} of {tenants}");
+        }
+    }
 
     #[test]
     fn only_a_lack_of_disk_space_is_measured_again() {

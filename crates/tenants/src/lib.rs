@@ -15,5 +15,5 @@ pub use bounds::{Amounts, Bounds, Resource};
 pub use exceeded::Exceeded;
 pub use groups::FORMAT as FORMAT_OF_GROUPS;
 pub use table::{Member, Tenant, Tenants};
-pub use tenancy::{Tenancy, TenantUse};
+pub use tenancy::{Membership, Tenancy, TenantUse};
 pub use traffic::FORMAT;

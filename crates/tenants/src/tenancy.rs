@@ -14,7 +14,7 @@ use crate::bounds::{Amounts, Bounds, Resource};
 use crate::exceeded::Exceeded;
 use crate::groups::Groups;
 use crate::share::Shares;
-use crate::table::Tenants;
+use crate::table::{Member, Tenants};
 use crate::traffic::Traffic;
 
 /// Time between two writes of the traffic: the most that a killed daemon loses.
@@ -39,6 +39,32 @@ pub struct Tenancy {
 impl fmt::Debug for Tenancy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tenancy").field("tenants", &(self.source)()).finish_non_exhaustive()
+    }
+}
+
+/// A principal's tenant and its bounds, as they are at one moment.
+///
+/// A request that looks at them several times looks at the same ones, although the policy or the principal's group may change meanwhile.
+#[derive(Debug, Clone)]
+pub struct Membership {
+    tenants: Arc<Tenants>,
+    principal: String,
+    group: Option<String>,
+}
+
+impl Membership {
+    fn own(&self) -> Member<'_> {
+        self.tenants.of(&self.principal, self.group.as_deref())
+    }
+
+    /// Returns the name of the tenant.
+    pub fn tenant(&self) -> &str {
+        self.own().tenant
+    }
+
+    /// Returns true if the tenant has a bound on the resource.
+    pub fn is_bounded(&self, resource: Resource) -> bool {
+        self.own().bounds.of(resource).is_some()
     }
 }
 
@@ -81,28 +107,29 @@ impl Tenancy {
         tenants.of(principal, groups.of(principal)).tenant.to_owned()
     }
 
-    /// Returns true if a principal's tenant has a bound on the resource.
-    pub fn is_bounded(&self, principal: &str, resource: Resource) -> bool {
-        let (tenants, groups) = ((self.source)(), self.groups.look());
-        tenants.of(principal, groups.of(principal)).bounds.of(resource).is_some()
+    /// Returns the tenant of a principal, with its bounds.
+    pub fn membership(&self, principal: &str) -> Membership {
+        let group = self.groups.look().of(principal).map(str::to_owned);
+        Membership { tenants: (self.source)(), principal: principal.to_owned(), group }
     }
 
-    /// Checks that a tenant has room for one more run. `used` returns the use of all runs by principal.
+    /// Checks that the tenant has room for one more run. `used` returns the use of all runs by principal.
     ///
     /// The caller holds the lock of the runs from before this until the new run is among them.
     pub fn check(
         &self,
-        principal: &str,
+        membership: &Membership,
         wanted: Amounts,
         used: impl FnOnce() -> BTreeMap<String, Amounts>,
     ) -> Result<(), Exceeded> {
-        let (tenants, groups) = ((self.source)(), self.groups.look());
-        let own = tenants.of(principal, groups.of(principal));
+        let Membership { tenants, principal, .. } = membership;
+        let (own, groups) = (membership.own(), self.groups.look());
         if wanted.each().iter().all(|(resource, _)| own.bounds.of(*resource).is_none()) {
             return Ok(());
         }
-        let used =
-            used().into_iter().filter(|(other, _)| tenants.of(other, groups.of(other)).tenant == own.tenant);
+        let is_of_it =
+            |other: &str| other == principal || tenants.of(other, groups.of(other)).tenant == own.tenant;
+        let used = used().into_iter().filter(|(other, _)| is_of_it(other));
         let used = used.fold(Amounts::default(), |sum, (_, amounts)| sum + amounts);
         for ((resource, used), (_, wanted)) in used.each().into_iter().zip(wanted.each()) {
             let limit = own.bounds.of(resource).unwrap_or(u64::MAX);
@@ -278,7 +305,8 @@ mod tests {
             ("uid:12".to_owned(), amounts(1, 300)),
             ("uid:2".to_owned(), amounts(1, 100)),
         ]);
-        let check = |principal: &str, wanted| tenancy.check(principal, wanted, || used.clone());
+        let check =
+            |principal: &str, wanted| tenancy.check(&tenancy.membership(principal), wanted, || used.clone());
         check("uid:13", amounts(1, 300)).unwrap();
         let refused = check("uid:13", amounts(1, 301)).unwrap_err();
         assert_eq!((refused.resource, refused.used, refused.over()), (Resource::Memory, 700, 1));
@@ -299,6 +327,29 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_checked_by_the_policy_and_the_group_that_it_began_with() {
+        let directory = tempfile::tempdir().unwrap();
+        let policy = |own: Bounds| {
+            let ml = Tenant { groups: vec!["corp:ml".to_owned()], bounds: own, ..Tenant::default() };
+            Arc::new(Tenants::new(BTreeMap::from([("ml".to_owned(), ml)])))
+        };
+        let in_force = Arc::new(Mutex::new(policy(Bounds::default())));
+        let source = Arc::clone(&in_force);
+        let tenancy = Tenancy::open(directory.path(), move || source.lock().clone());
+        let show = |group: &str| tenancy.show_groups("uid:1", Some(&[group.to_owned()]));
+        let check = |membership: &Membership| tenancy.check(membership, amounts(1, 0), BTreeMap::new);
+        show("corp:ml");
+        let before = tenancy.membership("uid:1");
+        *in_force.lock() = policy(bounds(|bounds| bounds.disk_mib = Some(9)));
+        assert_eq!((before.tenant(), before.is_bounded(Resource::Disk)), ("ml", false));
+        check(&before).unwrap();
+        let bounded = tenancy.membership("uid:1");
+        show("corp:web");
+        assert!(bounded.is_bounded(Resource::Disk) && check(&bounded).is_err());
+        check(&tenancy.membership("uid:1")).unwrap();
+    }
+
+    #[test]
     fn two_hundred_requests_at_once_never_exceed_a_bound() {
         let directory = tempfile::tempdir().unwrap();
         let own = bounds(|bounds| bounds.runs = Some(7));
@@ -309,7 +360,7 @@ mod tests {
                 scope.spawn(|| {
                     let mut living = living.lock();
                     let used = || BTreeMap::from([("uid:1".to_owned(), amounts(*living, 0))]);
-                    if tenancy.check("uid:11", amounts(1, 0), used).is_ok() {
+                    if tenancy.check(&tenancy.membership("uid:11"), amounts(1, 0), used).is_ok() {
                         *living += 1;
                         most.fetch_max(*living, Ordering::SeqCst);
                     }
@@ -359,13 +410,13 @@ mod tests {
         let tenancy = tenancy(&directory, own, Bounds::default());
         let (alice, used) = ("oidc:corp:alice", BTreeMap::from([("uid:1".to_owned(), amounts(1, 0))]));
         let groups = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        tenancy.check(alice, amounts(1, 0), || used.clone()).unwrap();
+        tenancy.check(&tenancy.membership(alice), amounts(1, 0), || used.clone()).unwrap();
         tenancy.show_groups(alice, Some(&groups(&["corp:web", "corp:ml"])));
-        let refused = tenancy.check(alice, amounts(1, 0), || used.clone()).unwrap_err();
+        let refused = tenancy.check(&tenancy.membership(alice), amounts(1, 0), || used.clone()).unwrap_err();
         assert_eq!((refused.tenant.as_str(), refused.used), ("ml", 1));
         // Her runs count for the others of the tenant.
         let hers = BTreeMap::from([(alice.to_owned(), amounts(1, 0))]);
-        assert!(tenancy.check("uid:1", amounts(1, 0), || hers.clone()).is_err());
+        assert!(tenancy.check(&tenancy.membership("uid:1"), amounts(1, 0), || hers.clone()).is_err());
         assert!(tenancy.write());
         let tenancy = self::tenancy(&directory, own, Bounds::default());
         assert_eq!(tenancy.tenant_of(alice), "ml");

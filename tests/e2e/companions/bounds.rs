@@ -76,7 +76,7 @@ fn having(directory: &Path, bytes: &[u8], found: &mut Vec<String>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn co12_secret_variables_are_in_the_companion_and_nowhere_else() {
     const SECRET: &str = "open-sesame-4711-door";
-    let (daemon, image) = (daemon().await, image("co12"));
+    let (mut daemon, image) = (daemon().await, image("co12"));
     let mut db = companion("db", &image, SERVE);
     db.secret_env = map(&[("KEY", SECRET)]);
     db.env = map(&[("PLAIN_WORD", "quite-plain-4711")]);
@@ -98,6 +98,15 @@ async fn co12_secret_variables_are_in_the_companion_and_nowhere_else() {
     shell(&mut run, &format!("echo {SECRET}")).await;
     let events = run.clients.events_when(&id, "call_intent", |events| !events.is_empty()).await;
     assert!(!events.iter().any(|event| format!("{:?}", record(event)).contains(SECRET)));
+    // Nor under the next daemon.
+    daemon.kill().await;
+    daemon.launch().await;
+    run.clients = daemon.connect().await;
+    shell(&mut run, &format!("echo {SECRET}")).await;
+    let events = run.clients.events_when(&id, "call_intent", |events| events.len() == 2).await;
+    assert!(!events.iter().any(|event| format!("{:?}", record(event)).contains(SECRET)));
+    having(&daemon.state_dir(), SECRET.as_bytes(), &mut found);
+    assert_eq!(found, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

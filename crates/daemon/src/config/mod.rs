@@ -236,6 +236,7 @@ impl Config {
             "access": self.access_shown(),
             "limits": {
                 "runs": self.runs.living,
+                "ended_runs": self.runs.ended,
                 "calls": self.calls.running,
                 "calls_waiting": self.calls.waiting,
                 "connections": self.max_connections,

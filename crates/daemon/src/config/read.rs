@@ -86,7 +86,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
     let approvals = top.section("approvals", &["timeout", "allow_self_approval"]);
     let images = top.section("images", &["max_size", "timeout"]);
     let runs = top.section("runs", &["on_stop", "max_ttl"]);
-    let limits = top.section("limits", &["runs", "calls", "calls_waiting", "connections"]);
+    let limits = top.section("limits", &["runs", "ended_runs", "calls", "calls_waiting", "connections"]);
     let spool = top.section("spool", &["max_total", "min_free"]);
     let log = top.section("log", &["level", "format"]);
     let (access, certified) = access::read(&top);
@@ -122,6 +122,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         oidc: issuers,
         runs: RunBounds {
             living: number_or(&limits, "runs", 1..=10_000, 256) as usize,
+            ended: number_or(&limits, "ended_runs", 1..=1_000_000, 20_000) as usize,
             max_ttl: runs.get("max_ttl").and_then(|at| time(at, 1, 366 * DAY)),
         },
         calls: Whole {
@@ -412,7 +413,7 @@ host_lane: { accept: anything }
 pool: { min: 3, max: 2 }
 approvals: { timeout: soon }
 access: [{ uid: 5, roles: [king] }, { uid: 5, roles: [] }]
-limits: { runs: 0, calls: 0, calls_waiting: 65537 }
+limits: { runs: 0, ended_runs: 0, calls: 0, calls_waiting: 65537 }
 runs: { on_stop: pause }
 harness_on_bind: yes
 spool: { max_total: 4, min_free: 1XB }
@@ -438,6 +439,7 @@ log: { format: xml }
                 "access[0].roles[0]",
                 "access[1].uid",
                 "limits.runs",
+                "limits.ended_runs",
                 "limits.calls",
                 "limits.calls_waiting",
                 "runs.on_stop",

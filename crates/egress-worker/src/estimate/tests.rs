@@ -21,20 +21,20 @@ async fn said(json: &str) -> ModelAsked {
 
 #[tokio::test]
 async fn the_bound_of_an_answer_is_read_in_both_shapes() {
-    for (json, max_tokens, model) in [
-        (r#"{"model":"large-3","messages":[{"max_tokens":9}],"max_tokens":100}"#, 100, "large-3"),
-        (r#"{"max_completion_tokens":70,"model":"m","n":3}"#, 210, "m"),
-        (r#"{"max_output_tokens":70,"max_tokens":1,"best_of":4,"n":2}"#, 280, ""),
-        (r#"{"max\u005ftokens":5}"#, 5, ""),
-        (r#"{"max_tokens":null,"n":0,"model":"two words"}"#, 0, ""),
-        (r#"{"max_tokens":5,"max_tokens":9}"#, 0, ""),
-        (r#"{"max_tokens":-5}"#, 0, ""),
-        (r#"{"max_tokens":18446744073709551615,"n":9}"#, u64::MAX, ""),
-        ("not json", 0, ""),
-        ("[1]", 0, ""),
+    for (json, max_tokens, model, is_unread) in [
+        (r#"{"model":"large-3","messages":[{"max_tokens":9}],"max_tokens":100}"#, 100, "large-3", false),
+        (r#"{"max_completion_tokens":70,"model":"m","n":3}"#, 210, "m", false),
+        (r#"{"max_output_tokens":70,"max_tokens":1,"best_of":4,"n":2}"#, 280, "", false),
+        (r#"{"max\u005ftokens":5}"#, 5, "", false),
+        (r#"{"max_tokens":null,"n":0,"model":"two words"}"#, 0, "", false),
+        (r#"{"max_tokens":5,"max_tokens":9}"#, 0, "", true),
+        (r#"{"max_tokens":-5}"#, 0, "", true),
+        (r#"{"max_tokens":18446744073709551615,"n":9}"#, u64::MAX, "", false),
+        ("not json", 0, "", true),
+        ("[1]", 0, "", true),
     ] {
         let body_bytes = u64::try_from(json.len()).unwrap();
-        let expected = ModelAsked { body_bytes, max_tokens, model: model.to_owned() };
+        let expected = ModelAsked { body_bytes, max_tokens, model: model.to_owned(), is_unread };
         assert_eq!(said(json).await, expected, "{json}");
     }
     let deep = format!("{{\"a\":{}", "[".repeat(100_000));
@@ -53,13 +53,18 @@ async fn a_body_that_is_no_json_or_too_long_is_not_read() {
         [("text/plain", json.clone()), ("", json.clone()), ("application/json", long.clone())]
     {
         let body_bytes = u64::try_from(body.len()).unwrap();
+        // The length of a long one reserves enough.
+        let is_unread = body.len() <= MOST;
         let (asked, parts) = read(&mut request(content_type, Full::new(body)), &places()).await;
-        assert_eq!(asked, Some(ModelAsked { body_bytes, ..ModelAsked::default() }));
+        assert_eq!(asked, Some(ModelAsked { body_bytes, is_unread, ..ModelAsked::default() }));
         assert!(parts.frames.is_empty());
     }
     let mut compressed = request("application/json", Full::new(json));
     compressed.headers_mut().insert(CONTENT_ENCODING, "gzip".parse().unwrap());
-    assert!(read(&mut compressed, &places()).await.1.frames.is_empty());
+    let (asked, parts) = read(&mut compressed, &places()).await;
+    assert!(asked.unwrap().is_unread && parts.frames.is_empty());
+    let empty = read(&mut request("application/json", pieces(vec![])), &places()).await;
+    assert_eq!((empty.0, empty.1.length()), (None, 0));
 }
 
 fn pieces(pieces: Pieces) -> impl Body<Data = Bytes, Error = &'static str> + Unpin {
@@ -78,7 +83,8 @@ async fn parts_go_on_as_they_came_with_trailers_and_errors() {
 
     let broken = vec![data("{\"max_tokens\":5}"), Err("gone")];
     let (asked, parts) = read(&mut request("application/json", pieces(broken)), &places()).await;
-    assert_eq!(asked.unwrap().max_tokens, 0, "it is not whole");
+    let asked = asked.unwrap();
+    assert_eq!((asked.max_tokens, asked.is_unread), (0, true), "it is not whole");
     assert_eq!(parts.frames.back().unwrap().as_ref().err(), Some(&"gone"));
 }
 

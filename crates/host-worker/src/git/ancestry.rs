@@ -36,13 +36,13 @@ pub(super) fn objects() -> Option<Odb<'static>> {
 
 /// Returns true if the first commit is known to be an ancestor of the second one.
 pub(super) fn is_known_ancestor(objects: &Odb<'_>, old: Oid, new: Oid) -> bool {
-    is_known_ancestor_of_any(objects, old, [new])
+    are_known_ancestors(objects, HashSet::from([old]), [new])
 }
 
-/// Returns true if the first commit is known to be one of these, or an ancestor of one.
-pub(super) fn is_known_ancestor_of_any(
+/// Returns true if each of the first commits is known to be one of the others, or an ancestor of one.
+pub(super) fn are_known_ancestors(
     objects: &Odb<'_>,
-    old: Oid,
+    old: HashSet<Oid>,
     new: impl IntoIterator<Item = Oid>,
 ) -> bool {
     let mut left = MOST_COMMITS;
@@ -50,26 +50,29 @@ pub(super) fn is_known_ancestor_of_any(
 }
 
 fn is_ancestor(objects: &Odb<'_>, old: &str, new: &str, left: &mut usize) -> Option<bool> {
-    lead_to(objects, Oid::from_str(old).ok()?, [Oid::from_str(new).ok()?], left)
+    lead_to(objects, HashSet::from([Oid::from_str(old).ok()?]), [Oid::from_str(new).ok()?], left)
 }
 
-/// Returns true if parents lead from one of the new commits to the old one.
+/// Returns true if parents lead from the new commits to each of the old ones.
 fn lead_to(
     objects: &Odb<'_>,
-    old: Oid,
+    mut old: HashSet<Oid>,
     new: impl IntoIterator<Item = Oid>,
     left: &mut usize,
 ) -> Option<bool> {
+    if old.is_empty() {
+        return Some(true);
+    }
     let mut seen = HashSet::new();
     let mut waiting: VecDeque<Oid> = new.into_iter().filter(|id| seen.insert(*id)).collect();
     let mut is_whole = true;
     while let Some(id) = waiting.pop_front() {
-        if id == old {
+        if old.remove(&id) && old.is_empty() {
             return Some(true);
         }
         *left = left.checked_sub(1)?;
         let Some(parents) = parents(objects, id) else {
-            // Another way may lead to the old commit.
+            // Another way may lead to the old commits.
             is_whole = false;
             continue;
         };

@@ -140,6 +140,11 @@ pub(super) enum GitError {
     TagExists(String),
     #[error("'{name}' {has} at the remote, which is not the expected id, so nothing was pushed")]
     Stale { name: String, has: String },
+    #[error(
+        "{0} of the repository changes the history that a push is shown by, so nothing was pushed; remove the file, or run \
+         `git fetch --unshallow`, and push again"
+    )]
+    ChangedHistory(&'static str),
     #[error("two of the references are '{0}', so nothing was pushed")]
     PushedTwice(String),
     #[error("the remote's '{0}' moved meanwhile, so nothing was changed; try again")]
@@ -219,6 +224,7 @@ impl GitError {
             | Self::MovedAfterCheckout(_)
             | Self::NotFastForward(_)
             | Self::TagExists(_)
+            | Self::ChangedHistory(_)
             | Self::Stale { .. }
             | Self::MovedAtRemote(_)
             | Self::PushRefused { .. }

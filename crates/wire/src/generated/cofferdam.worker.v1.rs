@@ -749,6 +749,10 @@ pub struct ModelAsked {
     /// Name of the model, at most 128 bytes; empty if the body does not say so.
     #[prost(string, tag = "3")]
     pub model: ::prost::alloc::string::String,
+    /// True for a body of at most 1 MiB that could hide the bound of its answer: it is compressed, of another media type, no object of JSON,
+    /// or was not there in time.
+    #[prost(bool, tag = "4")]
+    pub is_unread: bool,
 }
 impl ::prost::Name for ModelAsked {
     const NAME: &'static str = "ModelAsked";

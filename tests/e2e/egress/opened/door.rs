@@ -99,10 +99,14 @@ async fn s11_a_budget_of_tokens_is_refused_beyond_and_warned_of_before() {
     // 18 tokens a request: the fifth begins at 72, and the sixth would begin at 90.
     let daemon = keys.daemon(&[door(origin.port)], ", budget: { run: { tokens: 80 } }").await;
     let mut run = daemon.run_on(requests::managed("out")).await;
-    let script = "for i in 1 2 3 4 5 6; do wget -qO- --post-data x http://model.example.org/v1/a >/dev/null 2>&1 && echo yes; sleep 0.3; done; true";
+    let script = "for i in 1 2 3 4 5 6; do wget -qO- --header 'Content-Type: application/json' --post-data '{}' http://model.example.org/v1/a >/dev/null 2>&1 && echo yes; sleep 0.3; done; true";
     let (_, said) = shell(&mut run, script).await;
     assert_eq!(said.lines().count(), 5, "{said}");
     assert_eq!(origin.requests().len(), 5);
     let refused = details(&mut run, "egress_refused", 1).await;
     assert!(refused.iter().any(|refused| refused.to_string().contains("tokens")), "{refused:?}");
+    // A body that could hide how much it allows its answer.
+    let script = "printf 'POST /v1/a HTTP/1.1\\r\\nHost: model.example.org\\r\\nContent-Type: text/plain\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\n{}' | nc -w 5 model.example.org 80";
+    let (_, said) = shell(&mut run, script).await;
+    assert!(said.starts_with("HTTP/1.1 403") && said.contains("body_unreadable"), "{said}");
 }

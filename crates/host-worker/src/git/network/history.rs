@@ -1,7 +1,10 @@
 //! Counts and lists the commits that are exchanged.
 
+use std::collections::HashSet;
+
 use git2::{Commit, Oid, Repository, Sort};
 
+use super::super::ancestry::{are_known_ancestors, parents};
 use super::super::error::{GitError, shown};
 use super::super::output::Output;
 
@@ -9,6 +12,8 @@ use super::super::output::Output;
 const COUNTED: usize = 10_000;
 /// Most commits that are listed.
 const LISTED: usize = 50;
+/// Files that may be the cause of a list that passes over commits.
+const OTHERS: &str = "`shallow` or `objects/info/commit-graph`";
 
 /// Commits that one side has and the other one has not, the newest first.
 pub(super) struct Commits {
@@ -40,6 +45,32 @@ impl Commits {
         Ok(Self { ids, is_cut })
     }
 
+    /// Refuses a list that passes over commits which a push would send: `shallow` and the commit graph of the repository are the agent's.
+    ///
+    /// The new commit, and each parent that the text of a listed one names, has to be listed, absent here, or known to the server.
+    pub(super) fn demand_whole(
+        &self,
+        repository: &Repository,
+        new: Option<Oid>,
+        known: impl IntoIterator<Item = Oid>,
+    ) -> Result<(), GitError> {
+        if self.is_cut {
+            return Ok(());
+        }
+        let objects = repository.odb()?;
+        let listed: HashSet<Oid> = self.ids.iter().copied().collect();
+        let mut before: HashSet<Oid> = new.into_iter().filter(|id| !listed.contains(id)).collect();
+        for id in &self.ids {
+            let parents = parents(&objects, *id).ok_or(GitError::ChangedHistory(OTHERS))?;
+            before.extend(parents.into_iter().filter(|id| !listed.contains(id) && objects.exists(*id)));
+        }
+        if are_known_ancestors(&objects, before, known) {
+            Ok(())
+        } else {
+            Err(GitError::ChangedHistory(OTHERS))
+        }
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.ids.len() as u64
     }
@@ -67,7 +98,7 @@ impl Commits {
 
     /// Returns the first commit that none of these follows on, `None` if their history begins among them.
     pub(super) fn base(&self, repository: &Repository) -> Result<Option<Oid>, GitError> {
-        let among: std::collections::HashSet<&Oid> = self.ids.iter().collect();
+        let among: HashSet<&Oid> = self.ids.iter().collect();
         for id in &self.ids {
             if let Some(parent) =
                 repository.find_commit(*id)?.parent_ids().find(|parent| !among.contains(parent))

@@ -3,10 +3,13 @@
 //! The ids that the server has now are read first. The push names them, so the server refuses an update of a reference that has
 //! moved since. Consent is bound to the same ids.
 
+use std::collections::HashSet;
+use std::fs;
+
 use git2::{Oid, Repository};
 use operations::{Binder, Bound, Bounds, GitFormat, GitPush, GitPushed, GitRefName, GitResult};
 
-use super::super::ancestry::{is_known_ancestor, is_known_ancestor_of_any};
+use super::super::ancestry::{are_known_ancestors, is_known_ancestor};
 use super::super::error::{GitError, shown};
 use super::super::formats::Formats;
 use super::super::output::Output;
@@ -42,6 +45,7 @@ pub(super) fn preview(
     (bounds, way): (&Bounds, &WayOut),
     output: &mut Output,
 ) -> Result<Bound, GitError> {
+    demand_no_grafts(repository)?;
     let address = Address::of(repository, &push.remote)?;
     let listed = Server::new(&address, bounds, way).list()?;
     let planned = Planned::of(repository, push, &listed)?;
@@ -70,6 +74,7 @@ pub(super) fn push(
     output: &mut Output,
 ) -> Result<GitResult, GitError> {
     let held_to = bounds.held_to.as_ref();
+    demand_no_grafts(repository).map_err(|error| error.before_effect(held_to))?;
     let address = Address::of(repository, &push.remote)?;
     let server = Server::new(&address, bounds, way);
     let planned =
@@ -147,6 +152,14 @@ impl Planned {
     }
 }
 
+/// Refuses a repository with grafts, which give commits other parents than those of their texts.
+fn demand_no_grafts(repository: &Repository) -> Result<(), GitError> {
+    match fs::symlink_metadata(repository.commondir().join("info/grafts")) {
+        Ok(grafts) if grafts.len() > 0 => Err(GitError::ChangedHistory("`info/grafts`")),
+        _ => Ok(()),
+    }
+}
+
 /// Returns the update of a reference, with the id that the server has now.
 fn update(repository: &Repository, pushed: &GitPushed, listed: &[Listed]) -> Result<Update, GitError> {
     let name = match (&pushed.reference, &pushed.local) {
@@ -184,11 +197,12 @@ impl Change {
         let is_here = |id: &Oid| repository.find_object(*id, None).is_ok();
         let new: Vec<Oid> = update.new.into_iter().collect();
         let commits = Commits::between(repository, &new, known.iter().copied())?;
+        let tip = update.new.and_then(|id| commit_of(repository, id));
+        commits.demand_whole(repository, tip, known.iter().filter_map(|id| commit_of(repository, *id)))?;
         let base = if let Some(old) = update.old.filter(is_here) {
             Some(old)
         } else {
-            let own = || update.new.and_then(|id| commit_of(repository, id));
-            let base = commits.base(repository)?.or_else(own);
+            let base = commits.base(repository)?.or(tip);
             // A base that the server does not have would hide changes from a reviewer.
             base.filter(|base| is_at_server(repository, *base, known))
         };
@@ -283,7 +297,8 @@ impl Change {
 /// Returns true if the server is known to have the commit, by the ids that it lists.
 fn is_at_server(repository: &Repository, id: Oid, known: &[Oid]) -> bool {
     let Ok(objects) = repository.odb() else { return false };
-    is_known_ancestor_of_any(&objects, id, known.iter().filter_map(|id| commit_of(repository, *id)))
+    let known = known.iter().filter_map(|id| commit_of(repository, *id));
+    are_known_ancestors(&objects, HashSet::from([id]), known)
 }
 
 /// Returns the commit that an id names, directly or by tags.

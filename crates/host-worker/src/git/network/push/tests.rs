@@ -220,3 +220,48 @@ fn a_file_of_lfs_is_not_pushed() {
     let refused = world.plan(&push(&[(Some("HEAD"), None, None)], false), &[("main", first)]).err();
     assert!(matches!(refused, Some(GitError::Lfs(_))), "{refused:?}");
 }
+
+#[test]
+fn grafts_are_refused_as_long_as_the_file_has_content() {
+    let world = World::new();
+    let commit = world.commit(&[], "1");
+    assert!(demand_no_grafts(&world.repository).is_ok());
+    let grafts = world.repository.path().join("info/grafts");
+    std::fs::create_dir_all(grafts.parent().unwrap()).unwrap();
+    std::fs::write(&grafts, format!("{commit}\n")).unwrap();
+    assert!(matches!(demand_no_grafts(&world.repository), Err(GitError::ChangedHistory(_))));
+    std::fs::write(&grafts, "").unwrap();
+    assert!(demand_no_grafts(&world.repository).is_ok());
+}
+
+#[test]
+fn a_history_that_is_cut_hides_no_commit_that_is_here() {
+    let world = World::new();
+    let first = world.commit(&[], "1");
+    let middle = world.commit(&[first], "secret");
+    let last = world.commit(&[middle], "1");
+    world.at(last);
+    std::fs::write(world.repository.path().join("shallow"), format!("{last}\n")).unwrap();
+    let cut = Repository::open(world.repository.path()).unwrap();
+    let topic = push(&[(Some("HEAD"), Some("topic"), None)], false);
+    let plan = |known: Oid| {
+        Planned::of(&cut, &topic, &[Listed { name: GitRefName::parse("main").unwrap(), id: known }])
+    };
+    let planned = plan(first).err();
+    assert!(matches!(planned, Some(GitError::ChangedHistory(_))), "{planned:?}");
+    // The server has the commit before the cut.
+    assert_eq!(plan(middle).unwrap().updates[0].commits.count(), 1);
+    // Those before a cut at the server's own commit are absent from many clones.
+    let unknown = Oid::from_str(&"7".repeat(40)).unwrap();
+    assert!(plan(unknown).is_err());
+    std::fs::remove_file(loose(&world.repository, middle)).unwrap();
+    let cut = Repository::open(world.repository.path()).unwrap();
+    let listed = [Listed { name: GitRefName::parse("main").unwrap(), id: unknown }];
+    assert!(Planned::of(&cut, &topic, &listed).is_ok());
+}
+
+/// Returns the file of an object.
+fn loose(repository: &Repository, id: Oid) -> std::path::PathBuf {
+    let digits = id.to_string();
+    repository.path().join("objects").join(&digits[..2]).join(&digits[2..])
+}
