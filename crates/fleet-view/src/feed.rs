@@ -4,9 +4,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use cofferdam_client::NodeId;
-use futures_util::StreamExt as _;
 use futures_util::future::{Either, join_all, select};
 use futures_util::stream::LocalBoxStream;
+use futures_util::{Stream, StreamExt as _};
 use presentation::exit::Exit;
 use presentation::failure::Failure;
 use tokio::sync::mpsc::Sender;
@@ -22,6 +22,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// Time within which a stream begins.
 const OPENED: Duration = Duration::from_secs(30);
+/// Longest silence of a stream that is not followed. Its node may read a long log of which it sends nothing, for so long.
+const SILENCE: Duration = Duration::from_secs(5 * 60);
 
 /// Kind of items that nodes send.
 pub(crate) trait Feed {
@@ -122,7 +124,7 @@ impl<F: Feed> Follower<'_, F> {
         let mut reached = first;
         loop {
             let ended = match reached {
-                Ok(node) => self.send_all(&node).await,
+                Ok(node) => self.send_all(&node, follows).await,
                 Err(failure) => Err(failure),
             };
             let failure = match ended {
@@ -144,7 +146,7 @@ impl<F: Feed> Follower<'_, F> {
     }
 
     /// Sends the items of one connection, until it ends.
-    async fn send_all(&mut self, reached: &Reached) -> Result<(), Failure> {
+    async fn send_all(&mut self, reached: &Reached, follows: bool) -> Result<(), Failure> {
         let after = reached.id.and_then(|id| self.marks.of(id));
         let late = |_| Failure::unreachable("does not begin to answer in time");
         let Opened { mut items, warning } =
@@ -156,8 +158,8 @@ impl<F: Feed> Follower<'_, F> {
             self.fleet.ui.note(&format!("warning: node {}: {warning}", self.node.name));
         }
         let opened = Instant::now();
-        while let Some(placed) = items.next().await {
-            let Placed { moment, mark, item } = placed?;
+        let silence = if follows { None } else { Some(SILENCE) };
+        while let Some(Placed { moment, mark, item }) = next_of(&mut items, silence).await? {
             let place = reached.id.zip(mark);
             if let Some((id, mark)) = place {
                 self.marks.set(id, mark);
@@ -175,6 +177,20 @@ impl<F: Feed> Follower<'_, F> {
     }
 }
 
+/// Returns the next item of a stream. Fails if the stream is silent for too long.
+async fn next_of<T>(
+    items: &mut (impl Stream<Item = Result<T, Status>> + Unpin),
+    silence: Option<Duration>,
+) -> Result<Option<T>, Failure> {
+    let next = match silence {
+        None => items.next().await,
+        Some(silence) => timeout(silence, items.next()).await.map_err(|_| {
+            Failure::unreachable(format!("has sent nothing for {} minutes", silence.as_secs() / 60))
+        })?,
+    };
+    Ok(next.transpose()?)
+}
+
 /// Returns true for a failure that the next attempt would have, too.
 fn is_final(failure: &Failure) -> bool {
     matches!(failure.exit(), Exit::Usage | Exit::Denied) && failure.reason() != "RATE_LIMITED"
@@ -182,7 +198,25 @@ fn is_final(failure: &Failure) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::stream;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_is_not_followed_is_silent_only_so_long() {
+        let mut items = stream::iter([Ok(1)]).chain(stream::pending());
+        assert_eq!(next_of(&mut items, Some(SILENCE)).await.unwrap(), Some(1));
+        let begun = Instant::now();
+        let silent = next_of(&mut items, Some(SILENCE)).await.unwrap_err();
+        assert_eq!((silent.exit(), begun.elapsed().as_secs()), (Exit::Unreachable, SILENCE.as_secs()));
+        let day = Duration::from_secs(86_400);
+        assert!(
+            timeout(day, next_of(&mut items, None)).await.is_err(),
+            "a stream that is followed may be silent"
+        );
+        let mut refused = stream::iter([Err::<u8, _>(Status::permission_denied("no role"))]);
+        assert_eq!(next_of(&mut refused, None).await.unwrap_err().exit(), Exit::Denied);
+    }
 
     #[test]
     fn refusals_are_final_and_broken_connections_are_not() {
