@@ -87,7 +87,8 @@ mod tests {
             let text = format!("profiles:\n  p: {{ operations: {{}}, image: '{image}' }}\n");
             Policy::from_part("policy", &text).unwrap()
         };
-        let images = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), String::new())).collect();
+        let images =
+            |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), String::new())).collect::<Vec<_>>();
         let shown = |known: &mut Known, policy: &Policy| {
             let shown = known.permitted_by(policy).into_iter();
             shown.map(|image| image.reference).collect::<Vec<_>>()
