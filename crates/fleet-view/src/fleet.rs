@@ -158,7 +158,7 @@ impl Fleet {
 
     /// Tells that a node gives no answer.
     pub(crate) fn warn(&self, name: &str, failure: &Failure) {
-        self.ui.note(&format!("warning: node {name}: {failure}"));
+        self.ui.note(&format!("warning: node {name}: {}", failure.on_one_line()));
     }
 }
 
