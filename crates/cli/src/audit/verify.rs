@@ -18,7 +18,7 @@ use crate::output::{Output, Style};
 use crate::quantity::count;
 use crate::ui::Ui;
 
-/// Time that each node of a fleet has for its log. One node that does not answer keeps back the verdicts of all.
+/// Time that each node of a fleet has for its log. One node that does not answer holds up the verdicts of all.
 const VERIFIED: Duration = Duration::from_secs(15 * 60);
 
 /// Prove that no record was changed, moved or removed; exits with 1 if one was.
