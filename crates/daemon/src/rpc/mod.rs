@@ -363,7 +363,7 @@ fn behind() -> Status {
 
 /// Ends a stream with a refusal if the daemon stops first, so that no client takes a part for the whole.
 ///
-/// A watch without an end of its own needs none: its clients expect every end, and connect again.
+/// A watch that never ends by itself needs none: its clients expect each end, and connect again.
 fn whole_or_stopped<T: Send + 'static>(
     stream: impl Stream<Item = Result<T, Status>> + Send + 'static,
     stop: &CancellationToken,
