@@ -66,8 +66,9 @@ class Node:
         self.lags = 0
         #: A reason with which lists are refused.
         self.refuses_lists = ""
-        #: Streams of events that end after one of them, as those of a daemon that stops.
+        #: Streams of events that end after one of them, as those of a daemon that stops, and the reason that it gives.
         self.cuts = 0
+        self.cut_reason = ""
         #: Its log is for others.
         self.denies = False
         #: Seconds for which it says nothing.
@@ -214,6 +215,8 @@ class Node:
         if self.cuts:
             self.cuts -= 1
             yield v1.StreamEventsResponse(event=self.events[at])
+            if self.cut_reason:
+                raise Refused(self.cut_reason, grpc.StatusCode.UNAVAILABLE)
             return
         while not self._ended.is_set():
             while at < len(self.events):

@@ -537,7 +537,18 @@ def test_a_node_that_refuses_a_stream_ends_it(fleet: Fleet, nodes: list[Node]) -
         list(fleet.watch_events())
 
 
-def test_a_daemon_that_stops_cuts_no_list_of_events_short(fleet: Fleet, nodes: list[Node]) -> None:
+def test_records_of_a_sandbox_are_whole_although_its_daemon_stops(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[0].runs["x"] = v1.Run(run_id=id_of(1, 1))
+    for second in (1, 2, 3):
+        nodes[0].record(second)
+    nodes[0].cuts, nodes[0].cut_reason = 1, "DAEMON_STOPPING"
+    sandbox = fleet.sandbox(id_of(1, 1))
+    assert [event.sequence for event in sandbox.audit.stream(follow=False)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("reason", ["", "DAEMON_STOPPING"])
+def test_a_daemon_that_stops_cuts_no_list_of_events_short(fleet: Fleet, nodes: list[Node], reason: str) -> None:
+    nodes[0].cut_reason = reason
     for second in (1, 2, 3):
         nodes[0].record(second)
     nodes[0].cuts = 1

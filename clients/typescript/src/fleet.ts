@@ -178,7 +178,7 @@ export class Fleet implements AsyncDisposable {
         yield [event.time, event];
         read.saw(node, mark);
       }
-      // A daemon that stops ends its streams without an error.
+      // An end without an error alone does not prove that this is all.
       if (!follow && kinds.length === 0 && !read.reaches(node, end)) {
         throw new DaemonUnreachable("the daemon ended the stream before the end of its log");
       }

@@ -1,6 +1,6 @@
 /** Streams that go on after a lost connection or daemon. */
 
-import { DaemonUnreachable } from "./errors.js";
+import { DaemonUnreachable, Unavailable } from "./errors.js";
 import { sleep, type Transport } from "./transport.js";
 
 /**
@@ -25,7 +25,9 @@ export async function* resumed<T>(
       }
       throw new DaemonUnreachable("the daemon ended the stream");
     } catch (error) {
-      const pause = transport.isLost(error) ? patience.pause() : null;
+      // A daemon that stops says so, and comes back.
+      const stops = error instanceof Unavailable && error.reason === "DAEMON_STOPPING";
+      const pause = stops || transport.isLost(error) ? patience.pause() : null;
       if (pause === null) {
         // It only reads.
         throw signal.aborted ? error : transport.lost(error, null, true);

@@ -140,16 +140,34 @@ test("a node that cannot answer now is a warning", async () => {
   await assert.rejects(fleet.listRuns(), RateLimited);
 });
 
-test("a daemon that stops cuts no list of events short", async () => {
+test("records of a sandbox are whole although its daemon stops", async () => {
+  one.runs.set("x", { runId: idOf(1, 1) });
   for (const second of [1, 2, 3]) {
     one.record(second);
   }
   one.cuts = 1;
-  const told: string[] = [];
-  const events = await all(fleet.watchEvents({ follow: false, onNode: ({ state }) => told.push(state) }));
-  assert.deepEqual(seen(events).map(String), ["1,1", "1,2", "1,3"]);
-  assert.deepEqual(told, ["unreachable", "serving"]);
+  one.cutReason = "DAEMON_STOPPING";
+  const sandbox = await fleet.sandbox(idOf(1, 1));
+  const sequences: number[] = [];
+  for await (const { sequence } of sandbox.audit.stream({ follow: false })) {
+    sequences.push(sequence);
+  }
+  assert.deepEqual(sequences, [1, 2, 3]);
 });
+
+for (const reason of ["", "DAEMON_STOPPING"]) {
+  test(`a daemon that stops cuts no list of events short: ${reason || "no reason"}`, async () => {
+    for (const second of [1, 2, 3]) {
+      one.record(second);
+    }
+    one.cuts = 1;
+    one.cutReason = reason;
+    const told: string[] = [];
+    const events = await all(fleet.watchEvents({ follow: false, onNode: ({ state }) => told.push(state) }));
+    assert.deepEqual(seen(events).map(String), ["1,1", "1,2", "1,3"]);
+    assert.deepEqual(told, ["unreachable", "serving"]);
+  });
+}
 
 test("a watch of a node that was too slow begins anew", async () => {
   one.lags = 1;

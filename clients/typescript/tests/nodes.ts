@@ -101,8 +101,9 @@ export class Node {
   lags = 0;
   /** A reason with which lists are refused. */
   refusesLists = "";
-  /** Streams of events that end after one of them, as those of a daemon that stops. */
+  /** Streams of events that end after one of them, as those of a daemon that stops, and the reason that it gives. */
   cuts = 0;
+  cutReason = "";
   /** Its log is for others. */
   denies = false;
   /** Seconds for which it says nothing. */
@@ -337,6 +338,9 @@ export class Node {
       if (node_.cuts > 0) {
         node_.cuts -= 1;
         yield { event: node_.events[Number(afterSequence)] };
+        if (node_.cutReason !== "") {
+          throw new Refused(node_.cutReason, status.UNAVAILABLE);
+        }
         return;
       }
       for (let at = Number(afterSequence); !end.aborted; ) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cofferdam_client::Connect;
+use cofferdam_client::{Connect, NODE_METADATA, NodeId};
 use presentation::exit::Exit;
 use presentation::failure::Failure;
 use presentation::ui::Ui;
@@ -67,4 +67,29 @@ pub fn quick<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(QUICK);
     request
+}
+
+/// Creates a request for the node of this number, which another node refuses. With zero it names no node.
+pub fn to_node<T>(message: T, number: u32) -> Request<T> {
+    let mut request = Request::new(message);
+    let node = u16::try_from(number).ok().and_then(|number| NodeId::try_from(number).ok());
+    if let Some(node) = node {
+        request.metadata_mut().insert(NODE_METADATA, node.get().into());
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_names_its_node() {
+        let named = |number| {
+            let request = to_node((), number);
+            request.metadata().get(NODE_METADATA).map(|node| node.to_str().unwrap().to_owned())
+        };
+        assert_eq!(named(7).as_deref(), Some("7"));
+        assert_eq!([named(0), named(65_536)], [None, None]);
+    }
 }

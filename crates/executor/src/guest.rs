@@ -24,7 +24,7 @@ use worker_protocol::client::{
 use worker_protocol::convert::Reply;
 
 use crate::container_end::{ContainerEnd, by_pause, is_paused};
-use crate::engine::{engine_refusal, is_unreachable};
+use crate::engine::engine_refusal;
 use crate::failure::failure;
 use crate::loss::{Cause, Loss, Losses};
 use crate::prefork::{Prefork, Ready};
@@ -299,7 +299,7 @@ impl GuestLane {
             Err(refusal) => {
                 let serving = self.serving();
                 let ended = self.has_container_ended(&serving).await;
-                let cause = match (ended, is_unreachable(&refusal)) {
+                let cause = match (ended, refusal.shows_no_engine()) {
                     (true, _) => self.container_ended(&serving).await,
                     (false, true) => Cause::NoEngine(refusal.message),
                     (false, false) if is_paused(&self.engine, &self.container).await => Cause::Paused,

@@ -178,7 +178,8 @@ fn cluster(name: &str, hosts: &[Value], health: &str, at: &Directory) -> Value {
 
 /// Returns the rules by which a node that cannot be reached, or says UNAVAILABLE in a row, makes no runs for a while.
 ///
-/// Answers that a client can cause, such as errors of its request, do not count.
+/// Answers that a client can cause, such as errors of its request, do not count, but for DEADLINE_EXCEEDED, which is a 504 to
+/// Envoy.
 fn ejection() -> Value {
     json!({
         "interval": "1s",

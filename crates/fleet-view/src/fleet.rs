@@ -15,6 +15,9 @@ use wire::v1::GetDaemonStatusRequest;
 
 use crate::source::{Member, Source};
 
+/// Way to name one node for certain.
+const LIST: &str = "give a list of nodes with a name in the certificate of each, as in --fleet=nodes.yaml";
+
 /// Time within which a node that lives connects and gives a first answer.
 const ALIVE: Duration = Duration::from_secs(2);
 
@@ -71,20 +74,36 @@ impl Fleet {
         Ok(Self { ui, nodes: members.into_iter().map(node).collect() })
     }
 
-    /// Returns the connection to one node. Asks the nodes for their numbers if the source does not have them.
+    /// Returns the connection to one node. Asks the nodes for their numbers if the source does not have them, and fails if two say that
+    /// they are this one: nothing else shows which of them it is.
     pub async fn connect_to(&self, id: NodeId) -> Result<Connect, Failure> {
         if let Some(node) = self.nodes.iter().find(|node| node.id == Some(id)) {
             return Ok(node.connect.clone());
         }
         if self.nodes.iter().any(|node| node.id.is_none()) {
-            for (node, reached) in self.nodes.iter().zip(self.reach().await) {
-                if reached.is_ok_and(|reached| reached.id == Some(id)) {
-                    return Ok(node.connect.clone().with_node(Some(id)));
-                }
-            }
-            return Err(Failure::unreachable(format!("no daemon that answers is node {id}")));
+            let reached = join_all(self.nodes.iter().map(Node::reach)).await;
+            return self.claimed(id, reached.into_iter().map(|reached| reached.ok()?.id));
         }
         Err(Failure::usage(format!("the fleet has no node {id}")))
+    }
+
+    /// Returns the connection to the only daemon that says that it is this node. `said` has the number that each daemon says.
+    fn claimed(
+        &self,
+        id: NodeId,
+        said: impl IntoIterator<Item = Option<NodeId>>,
+    ) -> Result<Connect, Failure> {
+        let claims = self.nodes.iter().zip(said).filter(|(_, said)| *said == Some(id));
+        let claims: Vec<&Node> = claims.map(|(node, _)| node).collect();
+        match claims[..] {
+            [] => Err(Failure::unreachable(format!("no daemon that answers is node {id}"))),
+            [node] => Ok(node.connect.clone().with_node(Some(id))),
+            [one, other, ..] => {
+                let (one, other) = (&one.name, &other.name);
+                let wrong = format!("the daemons at {one} and {other} both say that they are node {id}");
+                Err(Failure::usage(wrong).with_hint(LIST))
+            }
+        }
     }
 
     /// Connects to all nodes. A number counts once, so that no answer counts twice.
@@ -95,7 +114,8 @@ impl Fleet {
             let Some(id) = one.as_ref().ok().and_then(|node| node.id) else { continue };
             if seen.contains(&id) {
                 // Final, so that no watch follows it.
-                *one = Err(Failure::usage(format!("it is node {id}, which has another address, too")));
+                let twice = format!("it says that it is node {id}, as the daemon at another address does");
+                *one = Err(Failure::usage(twice));
             } else {
                 seen.push(id);
             }
@@ -138,7 +158,7 @@ impl Fleet {
 
     /// Tells that a node gives no answer.
     pub(crate) fn warn(&self, name: &str, failure: &Failure) {
-        self.ui.note(&format!("warning: node {name}: {failure}"));
+        self.ui.note(&format!("warning: node {name}: {}", failure.on_one_line()));
     }
 }
 
@@ -228,6 +248,24 @@ mod tests {
         assert_eq!(connect.endpoint().to_string(), "https://node-7.example.org:1");
         let wrong = fleet.connect_to("8".parse().unwrap()).await.unwrap_err();
         assert!(wrong.exit() == Exit::Usage && wrong.to_string().contains("no node 8"), "{wrong}");
+    }
+
+    #[tokio::test]
+    async fn a_number_that_two_daemons_claim_is_no_node() {
+        let two = "nodes: [{ id: 1, address: '192.0.2.1:1', server_name: a.example.org }, \
+                   { id: 2, address: '192.0.2.2:1', server_name: a.example.org }]";
+        let mut fleet = fleet(two).await;
+        // As of a DNS name.
+        for node in &mut fleet.nodes {
+            node.id = None;
+        }
+        let (seven, eight) = (NodeId::try_from(7_u16).ok(), NodeId::try_from(8_u16).ok());
+        let claimed = |said: [Option<NodeId>; 2]| fleet.claimed(seven.unwrap(), said);
+        let found = claimed([eight, seven]).unwrap();
+        assert_eq!(found.endpoint().to_string(), "https://192.0.2.2:1");
+        let twice = claimed([seven, seven]).unwrap_err();
+        assert!(twice.exit() == Exit::Usage && twice.to_string().contains("both say"), "{twice}");
+        assert_eq!(claimed([eight, None]).unwrap_err().exit(), Exit::Unreachable);
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use command_context::client::{Context, quick};
+use command_context::client::{Context, quick, to_node};
 use presentation::failure::{Ended, Failure};
 use presentation::time;
 use wire::v1::node::State;
@@ -41,8 +41,10 @@ impl Drain {
         let mut node = present(client.node().drain_node(quick(request)).await?.into_inner().node)?;
         if self.wait && node.state() != State::Drained {
             let watching = "waiting for the runs of the node to end";
+            // A balancer may lead the next request to another node.
+            let request = to_node(WatchNodeRequest {}, node.node_id);
             let ended = async {
-                let mut changes = client.node().watch_node(WatchNodeRequest {}).await?.into_inner();
+                let mut changes = client.node().watch_node(request).await?.into_inner();
                 while let Some(change) = changes.message().await? {
                     let node = present(change.node)?;
                     match node.state() {

@@ -24,6 +24,8 @@ struct Known {
     asked: Option<Instant>,
     /// Reference and id of each image.
     images: Vec<(String, String)>,
+    /// Those that a policy permits, and its digest. Each watcher asks once a second.
+    permitted: Option<(String, Vec<v1::NodeImage>)>,
 }
 
 impl Images {
@@ -32,17 +34,37 @@ impl Images {
         let mut known = self.known.lock().await;
         if known.asked.is_none_or(|asked| asked.elapsed() >= HOLDS) {
             if let Ok(Ok(listed)) = tokio::time::timeout(PATIENCE, launcher.engine.images()).await {
-                known.images =
-                    listed.into_iter().map(|one| (one.reference.to_string(), one.id.to_string())).collect();
+                let named = listed.into_iter().map(|one| (one.reference.to_string(), one.id.to_string()));
+                known.learn(named.collect());
             }
             known.asked = Some(Instant::now());
         }
-        let permitted = known.images.iter().filter(|(reference, _)| is_permitted(policy, reference));
+        known.permitted_by(policy)
+    }
+}
+
+impl Known {
+    fn learn(&mut self, images: Vec<(String, String)>) {
+        if self.images != images {
+            self.images = images;
+            self.permitted = None;
+        }
+    }
+
+    fn permitted_by(&mut self, policy: &Policy) -> Vec<v1::NodeImage> {
+        if let Some((digest, permitted)) = &self.permitted
+            && digest == policy.digest()
+        {
+            return permitted.clone();
+        }
+        let permitted = self.images.iter().filter(|(reference, _)| is_permitted(policy, reference));
         let image = |(reference, id): &(String, String)| v1::NodeImage {
             reference: reference.clone(),
             image_id: id.clone(),
         };
-        permitted.take(MOST).map(image).collect()
+        let permitted: Vec<_> = permitted.take(MOST).map(image).collect();
+        self.permitted = Some((policy.digest().to_owned(), permitted.clone()));
+        permitted
     }
 }
 
@@ -58,6 +80,30 @@ fn is_permitted(policy: &Policy, reference: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn images_are_judged_again_after_a_change_of_the_policy_or_of_them() {
+        let policy = |image: &str| {
+            let text = format!("profiles:\n  p: {{ operations: {{}}, image: '{image}' }}\n");
+            Policy::from_part("policy", &text).unwrap()
+        };
+        let images =
+            |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), String::new())).collect::<Vec<_>>();
+        let shown = |known: &mut Known, policy: &Policy| {
+            let shown = known.permitted_by(policy).into_iter();
+            shown.map(|image| image.reference).collect::<Vec<_>>()
+        };
+        let (one, two) = (policy("a:1"), policy("b:1"));
+        let mut known = Known::default();
+        known.learn(images(&["a:1", "b:1"]));
+        assert_eq!(shown(&mut known, &one), ["a:1"]);
+        assert_eq!(shown(&mut known, &two), ["b:1"]);
+        known.learn(images(&["a:1", "b:1"]));
+        assert!(known.permitted.is_some(), "nothing has changed");
+        known.learn(images(&["a:1"]));
+        assert!(shown(&mut known, &two).is_empty());
+        assert_eq!(shown(&mut known, &one), ["a:1"]);
+    }
 
     #[test]
     fn an_image_that_no_profile_permits_is_not_shown() {

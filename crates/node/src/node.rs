@@ -35,6 +35,9 @@ use crate::watchers::Watchers;
 
 /// Maximum number of bases, and of kinds in the pool, that are shown.
 const MOST: usize = 256;
+/// Longest time between two looks at the clock for a deadline. The clock of a sleep stops with a host that is suspended, and the time
+/// of day can be set.
+const LOOK: Duration = Duration::from_secs(60);
 /// Package of the API.
 const API: &str = "cofferdam.v1";
 
@@ -223,26 +226,22 @@ impl Node {
         let mut service = self.gate.service();
         loop {
             let left = service.borrow_and_update().drain.as_ref().and_then(Drain::left);
-            let is_due = async {
-                match left {
-                    Some(left) => tokio::time::sleep(left).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let is_due = tokio::select! {
-                () = self.stop.cancelled() => return,
-                changed = service.changed() => match changed {
-                    Ok(()) => false,
-                    Err(_) => return,
-                },
-                () = is_due => true,
-            };
-            if is_due {
+            if left.is_some_and(|left| left.is_zero()) {
                 self.stop_runs().await;
-                tokio::select! {
-                    () = self.stop.cancelled() => return,
-                    Ok(()) = service.changed() => {}
+            }
+            let look = async {
+                match left {
+                    Some(left) if !left.is_zero() => tokio::time::sleep(left.min(LOOK)).await,
+                    // The runs go on, or were stopped.
+                    _ => std::future::pending().await,
                 }
+            };
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                changed = service.changed() => if changed.is_err() {
+                    return;
+                },
+                () = look => {}
             }
         }
     }

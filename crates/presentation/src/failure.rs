@@ -77,6 +77,11 @@ impl Failure {
         Self::new(Exit::Denied, message)
     }
 
+    /// Returns it on one line, for talk about one of several daemons or connections.
+    pub fn on_one_line(&self) -> String {
+        self.to_string().replace("\nhint: ", "; hint: ")
+    }
+
     /// Sets the hint, which says what to do next.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -287,6 +292,13 @@ mod tests {
         let mut details = ErrorDetails::new();
         details.set_error_info(reason, "cofferdam", HashMap::from([("run".to_owned(), "a".to_owned())]));
         Status::with_error_details(code, "no such run", details)
+    }
+
+    #[test]
+    fn a_failure_with_its_hint_fits_on_one_line() {
+        let failure = Failure::unreachable("down").with_hint("start it");
+        assert_eq!(failure.to_string(), "down\nhint: start it");
+        assert_eq!(failure.on_one_line(), "down; hint: start it");
     }
 
     #[test]

@@ -99,11 +99,15 @@ impl Ui {
         let _ = write_all(&mut io::stderr().lock(), "\n");
     }
 
-    /// Prints a line of talk.
+    /// Prints a line of talk. A line feed in it, such as one of a daemon's message, begins no other line.
     pub fn note(self, text: &str) {
+        self.say(&self.noted(text));
+    }
+
+    fn noted(self, text: &str) -> Output {
         let mut page = self.talk();
-        page.block(text).end_line();
-        self.say(&page);
+        page.word(text).end_line();
+        page
     }
 
     /// Prints an answer: as JSON for programs, or with `render` for people.
@@ -320,6 +324,13 @@ mod tests {
         assert_eq!(named(json!([{"tokenId": "t", "roles": ["auditor"]}])), ["t"]);
         assert_eq!(named(json!({"entries": [{"name": "1-7-0", "path": "a"}]})), ["1-7-0"]);
         assert_eq!(named(json!({})), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_note_is_one_line() {
+        let forged = "warning: node 3: down\nnode 7: intact\x1b[2J\r";
+        let noted = Ui::new(Format::Table).noted(forged);
+        assert_eq!(noted.as_str(), "warning: node 3: down␊node 7: intact␛[2J␍\n");
     }
 
     #[test]

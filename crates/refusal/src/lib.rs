@@ -40,10 +40,18 @@ pub struct Refusal {
     pub origin: Origin,
 }
 
+/// Fact that shows that no engine answers.
+pub const NO_ENGINE: (&str, &str) = ("engine.state", "unreachable");
+
 impl Refusal {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         let (metadata, hints) = (Vec::new(), Vec::new());
         Self { reason, message: message.into(), metadata, hints, origin: Origin::default(), made_by: None }
+    }
+
+    /// Returns true if it shows that no engine answers at all. No request and no program of a run can bring that about.
+    pub fn shows_no_engine(&self) -> bool {
+        self.origin.evidence.iter().any(|fact| (fact.what.as_ref(), fact.value.as_str()) == NO_ENGINE)
     }
 
     /// Refuses a request for something that is not here. A client learns which other node made the id, if one did.
@@ -171,6 +179,7 @@ impl From<Refusal> for Status {
         let shown: Vec<_> =
             shown.map(|fact| (format!("{EVIDENCE}{}", fact.what), fact.value.clone())).collect();
         let refusal = Refusal::from(failure);
+        let code = code(&refusal);
         let facts = refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value));
         // The last one counts, so that no detail of a worker replaces one of these.
         let facts = facts.filter(|(name, _)| !name.starts_with(EVIDENCE));
@@ -181,12 +190,15 @@ impl From<Refusal> for Status {
         if let Some(retry) = retry {
             details.set_retry_info(Some(retry));
         }
-        Self::with_error_details(code(refusal.reason), refusal.message, details)
+        Self::with_error_details(code, refusal.message, details)
     }
 }
 
-fn code(reason: Reason) -> Code {
-    match reason {
+fn code(refusal: &Refusal) -> Code {
+    match refusal.reason {
+        // A balancer takes a node out of service for UNAVAILABLE in a row. An image or an unusual request can have an engine that
+        // works fail, and no client may take out a node for others.
+        Reason::EngineUnavailable if !refusal.shows_no_engine() => Code::Internal,
         Reason::SandboxViolation
         | Reason::PermissionDenied
         | Reason::CommandNotAllowed
@@ -262,7 +274,7 @@ mod tests {
     use tonic::{Code, Status};
     use tonic_types::StatusExt as _;
 
-    use super::{DOMAIN, Duration, Evidence, Fault, Refusal, stream_start};
+    use super::{DOMAIN, Duration, Evidence, Fault, NO_ENGINE, Refusal, stream_start};
 
     #[test]
     fn a_stream_without_a_start_is_refused_with_what_was_missing() {
@@ -285,6 +297,20 @@ mod tests {
         let info = status.get_details_error_info().unwrap();
         assert_eq!((info.reason.as_str(), info.domain.as_str()), ("COMMAND_NOT_ALLOWED", DOMAIN));
         assert_eq!(info.metadata.get("command").map(String::as_str), Some("rm"));
+    }
+
+    #[test]
+    fn only_an_engine_that_does_not_answer_makes_the_node_unavailable() {
+        let refusal = Refusal::new(Reason::EngineUnavailable, "no container");
+        let code = |refusal: &Refusal| {
+            let status = Status::from(refusal.clone());
+            assert_eq!(status.get_details_error_info().unwrap().reason, "ENGINE_UNAVAILABLE");
+            status.code()
+        };
+        assert_eq!(code(&refusal), Code::Internal);
+        let shown = |state: &str| refusal.clone().shown_by(Evidence::new(NO_ENGINE.0, state));
+        assert_eq!(code(&shown("no answer in time")), Code::Internal);
+        assert_eq!(code(&shown(NO_ENGINE.1)), Code::Unavailable);
     }
 
     #[test]
@@ -343,8 +369,8 @@ mod tests {
     #[test]
     fn no_reason_is_an_ok() {
         for reason in Reason::ALL {
-            assert_ne!(super::code(reason), Code::Ok, "{reason}");
-            assert_ne!(super::code(reason), Code::Unknown, "{reason}");
+            assert_ne!(super::code(&Refusal::new(reason, "")), Code::Ok, "{reason}");
+            assert_ne!(super::code(&Refusal::new(reason, "")), Code::Unknown, "{reason}");
         }
     }
 }

@@ -79,6 +79,10 @@ impl Nodes {
         ask: impl AsyncFn(&Client) -> Result<T, Failure>,
         has_it: impl Fn(&T) -> bool,
     ) -> Result<(Daemon<T>, Vec<Target<T>>), Failure> {
+        if let Some(from) = self.from {
+            // Fails if two daemons say that they are this node.
+            fleet.connect_to(from).await?;
+        }
         let ask = &ask;
         let answers = fleet.ask(async |node| Ok((node.client.clone(), ask(&node.client).await?))).await?;
         let reached =

@@ -75,7 +75,7 @@ pub(crate) async fn push<P: Parcel>(
             }
             Err(failure) => {
                 exit = Exit::Failed;
-                ui.note(&format!("warning: {node}: {failure}"));
+                ui.note(&format!("warning: {node}: {}", failure.on_one_line()));
                 Pushed { node, result: "failed", id: String::new(), why: failure.to_string() }
             }
         };

@@ -2,11 +2,13 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ::audit::{Against, Checkpoint, VerifierKey};
 use clap::Args;
 use fleet_view::{Answers, Fleet, is_of_one_node};
 use serde::Serialize;
+use tokio::time::timeout;
 use wire::v1::{VerifyLogRequest, VerifyLogResponse};
 
 use crate::client::Context;
@@ -15,6 +17,9 @@ use crate::failure::{Ended, Failure};
 use crate::output::{Output, Style};
 use crate::quantity::count;
 use crate::ui::Ui;
+
+/// Time that each node of a fleet has for its log. One node that does not answer holds up the verdicts of all.
+const VERIFIED: Duration = Duration::from_secs(15 * 60);
 
 /// Prove that no record was changed, moved or removed; exits with 1 if one was.
 ///
@@ -55,8 +60,14 @@ impl Verify {
             return Err(is_of_one_node("a directory is the log"));
         }
         let spinner = fleet.ui.spinner("verifying…");
-        let answers = fleet
-            .ask(async |node| Ok(node.client.audit().verify_log(VerifyLogRequest {}).await?.into_inner()));
+        let answers = fleet.ask(async |node| {
+            let verified = timeout(VERIFIED, node.client.audit().verify_log(VerifyLogRequest {})).await;
+            let late = |_| {
+                let minutes = VERIFIED.as_secs() / 60;
+                Failure::unreachable(format!("has not verified its log within {minutes} minutes"))
+            };
+            Ok(verified.map_err(late)??.into_inner())
+        });
         let answers = answers.await?;
         drop(spinner);
         let exit = exit_of(&answers);

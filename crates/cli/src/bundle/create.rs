@@ -60,7 +60,7 @@ impl Create {
                 .word(&self.file.display().to_string());
             talk.own(", on record as ").word(&made.sequence.to_string()).own("\n");
             for note in &made.notes {
-                talk.block(note).end_line();
+                talk.word(note).end_line();
             }
         })
     }

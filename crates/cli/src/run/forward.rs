@@ -128,7 +128,7 @@ impl Forward {
 
 /// Reports a connection that failed. The next one may succeed.
 fn tell(ui: Ui, failure: &Failure) {
-    ui.note(&format!("a connection was refused or lost: {failure}"));
+    ui.note(&format!("a connection was refused or lost: {}", failure.on_one_line()));
 }
 
 /// Serves one connection of a local program. Returns why it ended.

@@ -9,7 +9,7 @@ use wire::v1::{Run, WatchRunsRequest, WatchRunsResponse};
 use super::RunRef;
 use crate::client::Context;
 use crate::exit::Exit;
-use crate::failure::Ended;
+use crate::failure::{Ended, Failure};
 use crate::output::{Output, Style};
 use crate::{follow, time};
 
@@ -31,7 +31,10 @@ impl Watch {
         let has_ended =
             |run: &Run| run.run_id == run_id && matches!(run.state(), State::Stopped | State::Failed);
         let render = |run: &Run, page: &mut Output| render(run, &time::now(), page);
-        follow::print(ui, changes, |change| change.run, render, has_ended).await?;
+        let was_last = follow::print(ui, changes, |change| change.run, render, has_ended).await?;
+        if !was_last && !run_id.is_empty() {
+            return Err(Failure::unreachable("the daemon stopped before the run had ended"));
+        }
         Ok(Exit::Ok)
     }
 

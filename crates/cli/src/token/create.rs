@@ -65,7 +65,7 @@ impl Create {
             page.word(&made.secret).end_line();
             let token = made.token.unwrap_or_default();
             let until = time::moment(token.expires_at.as_ref());
-            talk.block(&format!("the principal token:{} until {until}", token.name)).end_line();
+            talk.word(&format!("the principal token:{} until {until}", token.name)).end_line();
         })
     }
 }

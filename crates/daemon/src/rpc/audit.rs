@@ -17,7 +17,7 @@ use wire::v1;
 use wire::v1::audit_service_server::AuditService;
 use wire::v1::query_events_request::Order;
 
-use super::{portion, principal};
+use super::{portion, principal, whole_or_stopped};
 
 /// Maximum number of records on a page.
 const MOST_EVENTS: u32 = 1_000;
@@ -42,10 +42,13 @@ impl AuditService for Service {
         let v1::StreamEventsRequest { after_sequence, filter, follow, newest_only } = request.into_inner();
         let filter = Filter::from_wire(filter.unwrap_or_default())?;
         self.audit.settle().await;
-        let follow = self.audit.read_after(after_sequence, follow);
-        let lines = if newest_only { follow.newest_of(filter) } else { follow.all_of(filter) };
+        let read = self.audit.read_after(after_sequence, follow);
+        let lines = if newest_only { read.newest_of(filter) } else { read.all_of(filter) };
         let response = |line: Arc<Line>| v1::StreamEventsResponse { event: Some(to_wire(&line)) };
         let events = lines.map_ok(response).map_err(Status::from);
+        if !follow {
+            return Ok(Response::new(whole_or_stopped(events, &self.stop)));
+        }
         let stop = self.stop.clone();
         Ok(Response::new(Box::pin(events.take_until(stop.cancelled_owned()))))
     }
@@ -103,8 +106,7 @@ impl AuditService for Service {
                 }
             }
         });
-        let stop = self.stop.clone();
-        Ok(Response::new(Box::pin(progress.take_until(stop.cancelled_owned()))))
+        Ok(Response::new(whole_or_stopped(progress, &self.stop)))
     }
 
     async fn verify_log(
@@ -161,8 +163,7 @@ impl AuditService for Service {
                 events.fail(refusal).await;
             }
         });
-        let stop = self.stop.clone();
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver).take_until(stop.cancelled_owned()))))
+        Ok(Response::new(whole_or_stopped(ReceiverStream::new(receiver), &self.stop)))
     }
 
     async fn get_checkpoint(

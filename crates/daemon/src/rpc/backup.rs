@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use backup_service::{Backups, Events};
-use futures_util::{Stream, StreamExt as _};
+use futures_util::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::backup_service_server::BackupService;
 
-use super::principal;
+use super::{principal, whole_or_stopped};
 
 pub(crate) struct Service {
     pub(crate) backups: Arc<Backups>,
@@ -37,7 +37,6 @@ impl BackupService for Service {
                 events.fail(refusal).await;
             }
         });
-        let stop = self.stop.clone();
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver).take_until(stop.cancelled_owned()))))
+        Ok(Response::new(whole_or_stopped(ReceiverStream::new(receiver), &self.stop)))
     }
 }

@@ -20,6 +20,8 @@ use tokio_util::task::TaskTracker;
 use tonic::Status;
 use wire::v1::{ReadCompanionLogsRequest, ReadCompanionLogsResponse};
 
+use super::whole_or_stopped;
+
 /// Clients that read at the same time. Each of them has a connection to the engine.
 const READERS: usize = 32;
 /// Clients that read the output of one run at the same time.
@@ -126,7 +128,7 @@ pub(super) async fn read(
     let end = end.filter_map(|end| ready(end.ok().map(|refusal| Err(Status::from(refusal)))));
     let read = ReceiverStream::new(receiver).chain(end);
     let read = read.take_until(run.ended.clone().cancelled_owned());
-    Ok(Box::pin(read.take_until(stop.clone().cancelled_owned())))
+    Ok(whole_or_stopped(read, stop))
 }
 
 /// Passes a log on to a client, until the client leaves. Refuses a client that does not read.

@@ -16,7 +16,7 @@ use wire::v1::connection::Phase as WirePhase;
 use wire::v1::egress_service_server::EgressService;
 use wire::v1::watch_connections_response::Update as WireUpdate;
 
-use super::{behind, principal};
+use super::{behind, principal, whole_or_stopped};
 
 pub(crate) struct Service {
     pub(crate) runs: Arc<Runs>,
@@ -85,8 +85,8 @@ impl EgressService for Service {
         }
         let later = BroadcastStream::new(later).map(|update| update.map(to_wire).map_err(|_| behind()));
         let over = run.ended.clone().cancelled_owned();
-        let watched = now.chain(later.take_until(over)).take_until(self.stop.clone().cancelled_owned());
-        Ok(Response::new(Box::pin(watched)))
+        // Its end says that the run has ended.
+        Ok(Response::new(whole_or_stopped(now.chain(later.take_until(over)), &self.stop)))
     }
 
     async fn narrow_egress(

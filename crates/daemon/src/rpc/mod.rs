@@ -37,9 +37,11 @@ mod upstreams;
 pub(crate) mod usage;
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{Stream, StreamExt as _, stream};
 use identity::{Principal, RunId};
 use listener::{GuardLayer, Socket, Tcp};
 use node::Nodes;
@@ -49,6 +51,7 @@ use refusal::Refusal;
 use runs::Runs;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService as _;
@@ -354,6 +357,65 @@ fn check_home(runs: &Runs, principal: &Principal, run_id: &str) -> Result<(), Re
 }
 
 /// Returns the status for a watcher that was too slow for the stream of changes.
-fn behind() -> tonic::Status {
+fn behind() -> Status {
     Refusal::new(Reason::Overloaded, "the watcher is too slow and has missed changes: watch again").into()
+}
+
+/// Ends a stream with a refusal if the daemon stops first, so that no client takes a part for the whole.
+///
+/// A watch that never ends by itself needs none: its clients expect each end, and connect again.
+fn whole_or_stopped<T: Send + 'static>(
+    stream: impl Stream<Item = Result<T, Status>> + Send + 'static,
+    stop: &CancellationToken,
+) -> Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>> {
+    let open = Some((Box::pin(stream), stop.clone()));
+    Box::pin(stream::unfold(open, |open| async move {
+        let (mut stream, stop) = open?;
+        match stop.run_until_cancelled(stream.next()).await {
+            Some(Some(item)) => Some((item, Some((stream, stop)))),
+            // A task that stops with the daemon ends its stream as well.
+            Some(None) if !stop.is_cancelled() => None,
+            Some(None) | None => {
+                let message = "the daemon is stopping: this is not all, ask again after its start";
+                Some((Err(Refusal::new(Reason::DaemonStopping, message).into()), None))
+            }
+        }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(
+        mut stream: Pin<Box<dyn Stream<Item = Result<u32, Status>> + Send>>,
+    ) -> Vec<Result<u32, String>> {
+        let mut all = Vec::new();
+        while let Some(item) = stream.next().await {
+            all.push(item.map_err(|status| status.message().to_owned()));
+        }
+        all
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_a_stop_cuts_is_not_whole() {
+        let stop = CancellationToken::new();
+        assert_eq!(read(whole_or_stopped(stream::iter([Ok(1), Ok(2)]), &stop)).await, [Ok(1), Ok(2)]);
+
+        let cut = whole_or_stopped(stream::iter([Ok(1)]).chain(stream::pending()), &stop);
+        // Ends with the daemon, like the streams of tasks.
+        let ending = stop.clone().cancelled_owned();
+        let ended =
+            whole_or_stopped(stream::iter([Ok(1)]).chain(stream::pending().take_until(ending)), &stop);
+        let stopping = async {
+            tokio::task::yield_now().await;
+            stop.cancel();
+        };
+        let (cut, ended, ()) = tokio::join!(read(cut), read(ended), stopping);
+        for read in [cut, ended] {
+            assert_eq!(read.len(), 2, "{read:?}");
+            assert_eq!(read[0], Ok(1));
+            assert!(read[1].as_ref().is_err_and(|message| message.contains("not all")), "{read:?}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from cofferdam import _results, v1
 from cofferdam._async.caller import Caller
-from cofferdam.errors import DaemonUnreachable, NoConnection
+from cofferdam.errors import DaemonUnreachable, NoConnection, Unavailable
 from cofferdam.types import AuditEvent
 
 
@@ -38,8 +38,10 @@ class Audit:
                 if not follow:
                     return
                 raise DaemonUnreachable("the daemon ended the stream")
-            except NoConnection as error:
-                pause = patience.pause() if client._transport.is_lost(error) else None
+            except (NoConnection, Unavailable) as error:
+                # A daemon that stops says so, and comes back.
+                is_lost = client._transport.is_lost(error) or error.reason == "DAEMON_STOPPING"
+                pause = patience.pause() if is_lost else None
                 if pause is None:
                     raise client._transport.lost(error, request, retry_safe=True) from None
                 await client._transport.reconnect(pause)

@@ -195,7 +195,7 @@ class Fleet:
                     mark = Mark.of(event)
                     yield event.time, (mark, event)
                     read.of[node] = mark
-            # A daemon that stops ends its streams without an error.
+            # An end without an error alone does not prove that this is all.
             if not follow and not kinds and not read.reaches(node, end):
                 raise DaemonUnreachable("the daemon ended the stream before the end of its log")
 
