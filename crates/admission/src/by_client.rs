@@ -66,8 +66,8 @@ mod tests {
 
     const KIND: &str = "OVERLOADED";
 
-    fn of_one(count: u64) -> Option<Due> {
-        Some(Due { count, clients: 1 })
+    fn of_one(count: u64) -> Due {
+        Due { count, clients: 1 }
     }
 
     #[test]
@@ -75,13 +75,13 @@ mod tests {
         let (events, now) = (OccurrencesByClient::default(), Instant::now());
         let at = |seconds| now + Duration::from_secs(seconds);
         let add = |client: &str, seconds| events.add(KIND, client, at(seconds));
-        assert_eq!(add("a", 0), of_one(1));
+        assert_eq!(add("a", 0), Some(of_one(1)));
         for _ in 0..200 {
             assert_eq!(add("a", 1), None);
         }
-        assert_eq!(add("b", 1), of_one(1), "another client");
-        assert_eq!(events.add("NODE_DRAINED", "a", at(1)), of_one(1), "another kind");
-        assert_eq!(add("a", 60), of_one(201));
+        assert_eq!(add("b", 1), Some(of_one(1)), "another client");
+        assert_eq!(events.add("NODE_DRAINED", "a", at(1)), Some(of_one(1)), "another kind");
+        assert_eq!(add("a", 60), Some(of_one(201)));
         for number in 0..3 * APART {
             add(&format!("p{number}"), 200 + 60 * number as u64);
         }
@@ -95,7 +95,7 @@ mod tests {
             (0..2 * APART).filter(|number| events.add(KIND, &format!("p{number}"), now).is_some()).count();
         assert_eq!((records, events.0.lock().len()), (APART + 1, APART + 1));
         let new = events.add(KIND, "new", now + FORGET);
-        assert_eq!(new, of_one(1), "the others are forgotten");
+        assert_eq!(new, Some(of_one(1)), "the others are forgotten");
     }
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
             }
         };
         keep_all_apart(0);
-        assert_eq!(add("a", 1), of_one(1), "it is the first");
+        assert_eq!(add("a", 1), Some(of_one(1)), "it is the first");
         for client in ["a", "b", "b", "c", "b"] {
             assert_eq!(add(client, 2), None);
         }

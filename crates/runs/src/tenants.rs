@@ -294,7 +294,7 @@ mod tests {
         let companion = |memory_mib| Companion {
             name: "db".to_owned(),
             image: String::new(),
-            ports: std::collections::BTreeSet::new(),
+            ports: BTreeSet::new(),
             memory_mib,
             state: CompanionState::Starting,
             narrowed: None,

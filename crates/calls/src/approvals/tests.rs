@@ -292,9 +292,9 @@ async fn a_request_is_recorded_with_the_digest_of_the_shown_texts() {
         |it| it.rule.push('x'),
     ];
     for change in changes {
-        let mut changed = approval.clone();
-        change(&mut changed);
-        assert_ne!(shown(&changed), shown(&approval));
+        let mut other = approval.clone();
+        change(&mut other);
+        assert_ne!(shown(&other), shown(&approval));
     }
 }
 

@@ -187,11 +187,11 @@ async fn an_end_comes_after_a_renewal_that_is_under_way_and_outlives_the_daemon(
     let (recorded, renewing) = slowly(&push, "phone").await;
     recorded.send(Err(Refusal::new(Reason::AuditUnavailable, "no record"))).unwrap();
     assert_eq!(renewing.await.unwrap().unwrap_err().reason, Reason::AuditUnavailable);
-    assert_eq!(push.list("token:a"), [made.clone()], "it is as before");
+    assert_eq!(push.list("token:a"), std::slice::from_ref(&made), "it is as before");
     let (recorded, renewing) = slowly(&push, "phone").await;
     // The sender has read it before its renewal.
     push.end(&made).await;
-    assert_eq!(push.list("token:a"), [made.clone()]);
+    assert_eq!(push.list("token:a"), std::slice::from_ref(&made));
     let (pushing, id) = (push.clone(), made.id.clone());
     let ending = tokio::spawn(async move { pushing.unsubscribe("token:a", &id).await });
     for _ in 0..10 {
@@ -216,7 +216,7 @@ async fn a_sender_ends_no_subscription_that_was_renewed_since() {
     let renewed = push.subscribe("token:a", wanted("phone"), on_record).await.unwrap();
     assert_ne!(read, renewed, "its keys are other ones");
     push.end(&read).await;
-    assert_eq!(push.list("token:a"), [renewed.clone()]);
+    assert_eq!(push.list("token:a"), std::slice::from_ref(&renewed));
     push.end(&renewed).await;
     assert!(push.list("token:a").is_empty());
 }

@@ -110,12 +110,12 @@ fn commits_are_lost_only_by_force_with_the_present_id() {
     assert!(matches!(world.plan(&absent, &[("main", first)]), Err(GitError::Stale { .. })));
     // A graft that has the server's commit among the ancestors of ours.
     let grafts = world.repository.path().join("info/grafts");
-    std::fs::create_dir_all(grafts.parent().unwrap()).unwrap();
-    std::fs::write(&grafts, format!("{ours} {theirs}\n")).unwrap();
+    fs::create_dir_all(grafts.parent().unwrap()).unwrap();
+    fs::write(&grafts, format!("{ours} {theirs}\n")).unwrap();
     let grafted = Repository::open(world.repository.path()).unwrap();
     let listed = [Listed { name: GitRefName::parse("main").unwrap(), id: theirs }];
     assert!(matches!(Planned::of(&grafted, &plain, &listed), Err(GitError::NotFastForward(_))));
-    std::fs::remove_file(grafts).unwrap();
+    fs::remove_file(grafts).unwrap();
     let tag = push(&[(Some("HEAD"), Some("refs/tags/v1"), None)], false);
     assert!(matches!(world.plan(&tag, &[("refs/tags/v1", first)]), Err(GitError::TagExists(_))));
 }
@@ -129,8 +129,8 @@ fn a_base_that_the_server_lacks_hides_no_change() {
     world.at(ours);
     // Grafts that have the same files among those of the server.
     let grafts = world.repository.path().join("info/grafts");
-    std::fs::create_dir_all(grafts.parent().unwrap()).unwrap();
-    std::fs::write(&grafts, format!("{first} {hidden}\n{ours} {hidden}\n")).unwrap();
+    fs::create_dir_all(grafts.parent().unwrap()).unwrap();
+    fs::write(&grafts, format!("{first} {hidden}\n{ours} {hidden}\n")).unwrap();
     let grafted = Repository::open(world.repository.path()).unwrap();
     let topic = push(&[(Some("HEAD"), Some("topic"), None)], false);
     let listed = [Listed { name: GitRefName::parse("main").unwrap(), id: first }];
@@ -182,8 +182,8 @@ fn attributes_of_the_agent_hide_no_text() {
     let first = world.commit(&[], "1\n");
     let second = world.commit(&[first], "2\n");
     world.at(second);
-    std::fs::create_dir_all(world.repository.path().join("info")).unwrap();
-    std::fs::write(world.repository.path().join("info/attributes"), "* -diff\n").unwrap();
+    fs::create_dir_all(world.repository.path().join("info")).unwrap();
+    fs::write(world.repository.path().join("info/attributes"), "* -diff\n").unwrap();
     let planned = world.plan(&push(&[(Some("HEAD"), None, None)], false), &[("main", first)]).unwrap();
     let mut output = Output::new(16 * 1024);
     planned.updates[0].patches(&plain(&world.repository).unwrap(), &mut output).unwrap();
@@ -227,10 +227,10 @@ fn grafts_are_refused_as_long_as_the_file_has_content() {
     let commit = world.commit(&[], "1");
     assert!(demand_no_grafts(&world.repository).is_ok());
     let grafts = world.repository.path().join("info/grafts");
-    std::fs::create_dir_all(grafts.parent().unwrap()).unwrap();
-    std::fs::write(&grafts, format!("{commit}\n")).unwrap();
+    fs::create_dir_all(grafts.parent().unwrap()).unwrap();
+    fs::write(&grafts, format!("{commit}\n")).unwrap();
     assert!(matches!(demand_no_grafts(&world.repository), Err(GitError::ChangedHistory(_))));
-    std::fs::write(&grafts, "").unwrap();
+    fs::write(&grafts, "").unwrap();
     assert!(demand_no_grafts(&world.repository).is_ok());
 }
 
@@ -241,7 +241,7 @@ fn a_history_that_is_cut_hides_no_commit_that_is_here() {
     let middle = world.commit(&[first], "secret");
     let last = world.commit(&[middle], "1");
     world.at(last);
-    std::fs::write(world.repository.path().join("shallow"), format!("{last}\n")).unwrap();
+    fs::write(world.repository.path().join("shallow"), format!("{last}\n")).unwrap();
     let cut = Repository::open(world.repository.path()).unwrap();
     let topic = push(&[(Some("HEAD"), Some("topic"), None)], false);
     let plan = |known: Oid| {
@@ -254,7 +254,7 @@ fn a_history_that_is_cut_hides_no_commit_that_is_here() {
     // Those before a cut at the server's own commit are absent from many clones.
     let unknown = Oid::from_str(&"7".repeat(40)).unwrap();
     assert!(plan(unknown).is_err());
-    std::fs::remove_file(loose(&world.repository, middle)).unwrap();
+    fs::remove_file(loose(&world.repository, middle)).unwrap();
     let cut = Repository::open(world.repository.path()).unwrap();
     let listed = [Listed { name: GitRefName::parse("main").unwrap(), id: unknown }];
     assert!(Planned::of(&cut, &topic, &listed).is_ok());
