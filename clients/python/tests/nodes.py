@@ -68,6 +68,8 @@ class Node:
         self.refuses_lists = ""
         #: Streams of events that end after one of them, as those of a daemon that stops.
         self.cuts = 0
+        #: Its log never ends, and has no record.
+        self.hangs = False
         #: Its log is for others.
         self.denies = False
         #: Seconds for which it says nothing.
@@ -211,6 +213,9 @@ class Node:
             yield from (v1.StreamEventsResponse(event=event) for event in self.events[-1:])
             return
         at = request.after_sequence
+        if self.hangs:
+            self._ended.wait()
+            return
         if self.cuts:
             self.cuts -= 1
             yield v1.StreamEventsResponse(event=self.events[at])

@@ -22,6 +22,7 @@ from nodes import Node, Refused, id_of, stamp
 from cofferdam import (
     AsyncFleet,
     Base,
+    Cancelled,
     Client,
     DaemonUnreachable,
     Denied,
@@ -509,6 +510,59 @@ def test_events_of_now_are_put_in_order(fleet: Fleet, nodes: list[Node]) -> None
         # It was written before, and comes later.
         nodes[0].record(now)
         assert seen([next(stream), next(stream)]) == [(1, 2), (3, 2)]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_fleet_that_is_closed_ends_the_streams_of_other_threads(nodes: list[Node], follow: bool) -> None:
+    nodes[0].record(1)
+    # Without an end, so that a stream that does not follow waits for it.
+    nodes[2].hangs = True
+    fleet = opened(nodes)
+    ends: list[BaseException] = []
+
+    def read() -> None:
+        with closing(fleet.watch_events(follow=follow)) as stream:
+            try:
+                list(stream)
+            except Exception as error:
+                ends.append(error)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    time.sleep(0.5)
+    fleet.close()
+    reader.join(5)
+    assert [type(error) for error in ends] == [Cancelled]
+
+
+def test_a_fleet_is_closed_while_nobody_reads_its_stream(nodes: list[Node]) -> None:
+    for second in range(300):
+        nodes[0].record(second)
+    fleet = opened(nodes)
+    stream = fleet.watch_events()
+    assert seen([next(stream)]) == [(1, 1)]
+    closing_it = threading.Thread(target=fleet.close, daemon=True)
+    closing_it.start()
+    closing_it.join(5)
+    assert not closing_it.is_alive()
+    with pytest.raises(Cancelled):
+        list(stream)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_fleet_that_is_closed_ends_the_streams_of_other_tasks(nodes: list[Node], follow: bool) -> None:
+    nodes[2].hangs = True
+
+    async def close() -> None:
+        fleet = await AsyncFleet.open([node.listed for node in nodes])
+        stream = fleet.watch_events(follow=follow)
+        reading = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0.3)
+        await fleet.close()
+        with pytest.raises(Cancelled):
+            await asyncio.wait_for(reading, 5)
+
+    asyncio.run(close())
 
 
 def test_a_fleet_that_is_gone_ends_a_stream(nodes: list[Node]) -> None:

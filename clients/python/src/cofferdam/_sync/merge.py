@@ -78,7 +78,10 @@ class Feed(Generic[Item]):
         self._work = member.ask._transport.background(self._read)
 
     def show(self, timeout: float | None, on_node: NodeCallback | None) -> None:
-        """Waits for the next item, as long as the node is not lost. Raises the error of a node that refuses."""
+        """Waits for the next item, as long as the node is not lost.
+
+        Raises the error of a node that refuses, and `Cancelled` if the fleet is closed.
+        """
         while self.head is None and not self.has_ended:
             passed = self._box.get(0.0 if self.is_lost else timeout)
             if passed is None:
@@ -120,6 +123,13 @@ class Feed(Generic[Item]):
         self._work.end()
 
     def _read(self) -> None:
+        try:
+            self._pass()
+        finally:
+            # Work that was ended has passed no end.
+            self._box.close()
+
+    def _pass(self) -> None:
         pause, answered, is_lost = FIRST_PAUSE, False, False
         patience = Patience(self._patience)
         while True:
