@@ -68,6 +68,8 @@ class Node:
         self.refuses_lists = ""
         #: Streams of events that end after one of them, as those of a daemon that stops.
         self.cuts = 0
+        #: Its log never ends, and each record is older than those of others.
+        self.floods = False
         #: Its log never ends, and has no record.
         self.hangs = False
         #: Its log is for others.
@@ -213,6 +215,10 @@ class Node:
             yield from (v1.StreamEventsResponse(event=event) for event in self.events[-1:])
             return
         at = request.after_sequence
+        while self.floods and not self._ended.is_set():
+            at += 1
+            record = f'{{"log":"{self.log}"}}'
+            yield v1.StreamEventsResponse(event=v1.AuditEvent(sequence=at, time=stamp(1), record_json=record))
         if self.hangs:
             self._ended.wait()
             return

@@ -42,6 +42,7 @@ from cofferdam import (
 from cofferdam._async.members import resolved
 from cofferdam._fleet import FLEET_VARIABLE, Mark, Position, draw, named, read
 from cofferdam._node import node_of
+from cofferdam._sync.merge import Clock
 from cofferdam._sync.transport import Background
 
 # Seconds that a question to a fleet with a node that is away may take, with a margin for a busy machine.
@@ -510,6 +511,37 @@ def test_events_of_now_are_put_in_order(fleet: Fleet, nodes: list[Node]) -> None
         # It was written before, and comes later.
         nodes[0].record(now)
         assert seen([next(stream), next(stream)]) == [(1, 2), (3, 2)]
+
+
+def test_a_node_that_always_sends_earlier_records_hides_none_of_others(
+    fleet: Fleet, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cofferdam._sync.merge.LONGEST_WAIT", 0.2)
+    nodes[0].floods = True
+    for at in range(50):
+        nodes[1].record(1_000_000_000 + at)
+    others: list[int] = []
+    with closing(fleet.watch_events()) as stream:
+        until = time.monotonic() + 20
+        while len(others) < 50:
+            assert time.monotonic() < until
+            event = next(stream)
+            if event.node != 1:
+                others.append(event.event.sequence)
+    assert others == list(range(1, 51))
+
+
+def test_the_time_of_its_taker_is_none_that_an_item_waits() -> None:
+    clock = Clock()
+    begun = clock.now()
+    for _ in range(2):
+        clock.leave()
+        time.sleep(0.2)
+        assert clock.now() < begun + 0.2
+        clock.back()
+    assert clock.now() < begun + 0.2
+    time.sleep(0.2)
+    assert clock.now() >= begun + 0.2
 
 
 @pytest.mark.parametrize("follow", [False, True])

@@ -155,6 +155,7 @@ export class Fleet implements AsyncDisposable {
 
   /**
    * The records of all audit logs by time, none left out and none twice, also across a node that is lost and back.
+   * With `follow` a record waits 5 seconds at most for older ones of other nodes, so that no node hides those of others.
    *
    * The records of one node keep their order. Each comes with a `position`; the stream that is given it goes on after that
    * record, and so does `coffer --fleet audit tail`. A log that is another one than before, or that ends before the position, is

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
-import { setTimeout as delay } from "node:timers/promises";
+import { setTimeout as delay, setImmediate as immediate } from "node:timers/promises";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import {
   Base,
@@ -26,6 +26,8 @@ import {
 import * as v1 from "@cofferdam/sdk/v1";
 import { status } from "@grpc/grpc-js";
 import { draw, named, Position, read } from "../src/fleet-nodes.js";
+import type { Member } from "../src/member.js";
+import { Clock, merged } from "../src/merge.js";
 import { idOf, Node, Refused } from "./nodes.js";
 import { eventually } from "./waiting.js";
 
@@ -545,6 +547,47 @@ test("events of now are put in order", async () => {
     [1, 2],
     [3, 2],
   ]);
+});
+
+test("a node that always sends earlier items hides none of others", async () => {
+  const member = (number: number) =>
+    ({ number, timeout: 1, isTwin: false, look: async () => ({}) }) as unknown as Member;
+  const begin = async function* (
+    of: Member,
+    _info: NodeInfo,
+    signal: AbortSignal,
+  ): AsyncGenerator<[Date, number], void> {
+    for (let at = 1; of.number === 1 || at <= 50; at++) {
+      await immediate(undefined, { signal });
+      yield [new Date(of.number === 1 ? 1000 : 2000 + at), at];
+    }
+    await delay(60_000, undefined, { signal });
+  };
+  const merging = { begin, onNode: undefined, follow: true, patience: 5, longestWait: 200 };
+  const others: number[] = [];
+  for await (const { member: of, item } of merged([member(1), member(2)], merging, AbortSignal.timeout(20_000))) {
+    if (of.number === 2 && others.push(item) === 50) {
+      break;
+    }
+  }
+  assert.deepEqual(
+    others,
+    Array.from({ length: 50 }, (_, at) => at + 1),
+  );
+});
+
+test("the time of its taker is none that an item waits", async () => {
+  const clock = new Clock();
+  const begun = clock.now();
+  for (let time = 0; time < 2; time++) {
+    clock.leave();
+    await delay(200);
+    assert(clock.now() < begun + 200);
+    clock.back();
+  }
+  assert(clock.now() < begun + 200);
+  await delay(210);
+  assert(clock.now() >= begun + 200);
 });
 
 test("a fleet that is gone ends a stream", async () => {
