@@ -74,6 +74,8 @@ class Node:
         self.hangs = False
         #: Its log is for others.
         self.denies = False
+        #: Its lists are no messages.
+        self.garbles = False
         #: Seconds for which it says nothing.
         self.silent_for = 0.0
         self.events: list[v1.AuditEvent] = []
@@ -140,6 +142,8 @@ class Node:
     def list_runs(self, request: v1.ListRunsRequest) -> v1.ListRunsResponse:
         if self.refuses_lists:
             raise Refused(self.refuses_lists, grpc.StatusCode.INTERNAL)
+        if self.garbles:
+            return GARBAGE
         runs = [run for name, run in self.runs.items() if request.request_id in ("", name)]
         if request.page_size == 1:
             return v1.ListRunsResponse(runs=runs[:1])
@@ -267,8 +271,11 @@ METHODS = {
 }
 
 
+GARBAGE = v1.ListRunsResponse(next_page_token="not a message")
+
+
 def serialized(message: Message) -> bytes:
-    return message.SerializeToString()
+    return b"\xff\xff\xff" if message is GARBAGE else message.SerializeToString()
 
 
 class Handler(grpc.GenericRpcHandler):

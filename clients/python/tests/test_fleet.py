@@ -17,6 +17,7 @@ from typing import Any
 import grpc
 import pytest
 from daemon import Daemon
+from google.protobuf.timestamp_pb2 import Timestamp
 from nodes import Node, Refused, id_of, stamp
 
 from cofferdam import (
@@ -609,12 +610,49 @@ def test_a_fleet_that_is_gone_ends_a_stream(nodes: list[Node]) -> None:
             list(fleet.watch_events(follow=False))
 
 
-@pytest.mark.parametrize("follow", [False, True])
-def test_an_answer_that_cannot_be_read_is_an_error(fleet: Fleet, nodes: list[Node], follow: bool) -> None:
+@pytest.mark.parametrize(
+    "record",
+    [
+        v1.AuditEvent(sequence=1, time=stamp(2), record_json="{"),
+        v1.AuditEvent(sequence=1, time=stamp(2), record_json="null"),
+        v1.AuditEvent(sequence=1, time=stamp(2), record_json="{}"),
+        v1.AuditEvent(sequence=1, time=stamp(2), record_json="[" * 100_000),
+        v1.AuditEvent(sequence=1, time=Timestamp(seconds=10**18), record_json=f'{{"log":"{2:032x}"}}'),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_a_warning(fleet: Fleet, nodes: list[Node], record: v1.AuditEvent) -> None:
+    nodes[1].events.append(record)
     nodes[0].record(1)
-    nodes[1].events.append(v1.AuditEvent(sequence=1, time=stamp(2), record_json="{"))
-    with pytest.raises(ValueError, match="Expecting"):
-        list(fleet.watch_events(follow=follow))
+    nodes[2].record(3)
+    told: list[NodeInfo] = []
+    assert seen(list(fleet.watch_events(follow=False, on_node=told.append))) == [(1, 1), (3, 1)]
+    assert [node.node for node in told] == [2]
+    with closing(fleet.watch_events(on_node=told.append)) as stream:
+        assert seen([next(stream), next(stream)]) == [(1, 1), (3, 1)]
+    assert [node.state for node in told[:2]] == ["unreachable", "unreachable"]
+
+
+def test_records_of_all_nodes_that_cannot_be_read_are_an_error(nodes: list[Node]) -> None:
+    for node in nodes:
+        node.events.append(v1.AuditEvent(sequence=1, time=stamp(2), record_json="{"))
+    with opened(nodes, patience=0.5) as fleet:
+        for follow in (False, True):
+            with pytest.raises(DaemonUnreachable, match=r"no node of the fleet answers: node 1 .* cannot be read"):
+                list(fleet.watch_events(follow=follow))
+
+
+def test_a_list_that_cannot_be_read_is_a_warning(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[1].runs["x"] = v1.Run(run_id=id_of(2, 1), created_at=Timestamp(seconds=10**18))
+    nodes[2].garbles = True
+    runs = fleet.list_runs()
+    assert ([node.node for node in runs.missing], runs.items) == ([2, 3], ())
+    assert "cannot be read" in runs.missing[0].failure
+
+    async def list_them() -> None:
+        async with await AsyncFleet.open([node.listed for node in nodes]) as fleet:
+            assert [node.node for node in (await fleet.list_runs()).missing] == [2, 3]
+
+    asyncio.run(list_them())
 
 
 def test_a_node_that_refuses_a_stream_ends_it(fleet: Fleet, nodes: list[Node]) -> None:

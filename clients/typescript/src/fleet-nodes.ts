@@ -11,6 +11,7 @@ import {
   InfrastructureError,
   InternalError,
   InvalidArgument,
+  LimitExceeded,
   NoConnection,
   RateLimited,
   TimedOut,
@@ -45,8 +46,14 @@ const KEYS: ReadonlySet<string> = new Set(["id", "address", "server_name", "weig
 /** True if the node does not answer, cannot work now, or is another one: of a fleet that is a warning. */
 export function isAway(error: unknown): error is CofferdamError {
   const isAnswer = [RateLimited, Unavailable, WrongNodeError].some((kind) => error instanceof kind);
-  const isInternal = error instanceof CofferdamError && error.reason === "INTERNAL";
+  const isInternal = error instanceof CofferdamError && (error.reason === "INTERNAL" || isUnexplained(error));
   return isAnswer || isInternal || error instanceof NoConnection || error instanceof TimedOut;
+}
+
+/** Each refusal of a daemon has a reason: this node is broken, is older, or is none. */
+function isUnexplained(error: CofferdamError): boolean {
+  const kinds = [CofferdamError, InternalError, LimitExceeded];
+  return error.reason === "" && kinds.some((kind) => error.constructor === kind);
 }
 
 /** True if the node itself has not said how the request ended. */
@@ -239,6 +246,9 @@ export function markOf(event: AuditEvent): Mark {
   if (typeof log !== "string" || !LOG.test(log)) {
     throw new InternalError("a record of the audit log names no log");
   }
+  if (!Number.isSafeInteger(event.sequence)) {
+    throw new InternalError("a record of the audit log has a number that none can have");
+  }
   return { log, sequence: event.sequence };
 }
 
@@ -262,7 +272,10 @@ export class Position {
       if (node === 0 || this.#of.has(node)) {
         throw wrong();
       }
-      this.saw(node, { log, sequence: Number(raw.readBigUInt64BE(at + 2 + LOG_SIZE)) });
+      const sequence = Number(raw.readBigUInt64BE(at + 2 + LOG_SIZE));
+      if (Number.isSafeInteger(sequence)) {
+        this.saw(node, { log, sequence });
+      }
     }
   }
 

@@ -1,7 +1,7 @@
 /** One node of a fleet, with its connections. */
 
 import { Client } from "./client.js";
-import { type CofferdamError, DaemonUnreachable, TimedOut } from "./errors.js";
+import { CofferdamError, DaemonUnreachable, InternalError, TimedOut } from "./errors.js";
 import { isAway, Standing } from "./fleet-nodes.js";
 import * as results from "./results.js";
 import type { ClientOptions } from "./settings.js";
@@ -45,7 +45,10 @@ export class Member {
     return this.number === null ? `the node at ${this.endpoint}` : `node ${this.number} (${this.endpoint})`;
   }
 
-  /** The node as it is now. Throws `DaemonUnreachable` if it does not answer in time, or is another one. */
+  /**
+   * The node as it is now. Throws `DaemonUnreachable` if it does not answer in time, or is another one, and `InternalError` for
+   * an answer that cannot be read.
+   */
   async look(options: { timeout?: number; signal?: AbortSignal } = {}): Promise<NodeInfo> {
     const { timeout = this.timeout, signal } = options;
     try {
@@ -55,6 +58,7 @@ export class Member {
       this.standing.answered(info);
       return info;
     } catch (error) {
+      signal?.throwIfAborted();
       const judged = this.judged(error, timeout);
       if (isAway(judged)) {
         this.standing.failed();
@@ -63,8 +67,12 @@ export class Member {
     }
   }
 
-  /** The error, or the better one for a node that takes too long. */
-  judged(error: unknown, timeout = this.timeout): unknown {
+  /** The error, or the better one for a node that takes too long, or whose answer cannot be read. */
+  judged(error: unknown, timeout = this.timeout): CofferdamError {
+    if (!(error instanceof CofferdamError)) {
+      const kind = error instanceof Error ? error.name : typeof error;
+      return new InternalError(`${this.label} gave an answer that cannot be read: ${kind}`);
+    }
     return error instanceof TimedOut
       ? new DaemonUnreachable(`${this.label} does not answer within ${timeout} seconds`)
       : error;

@@ -18,6 +18,7 @@
 import { DaemonUnreachable } from "./errors.js";
 import { isAway } from "./fleet-nodes.js";
 import type { Member } from "./member.js";
+import { noneAnswers } from "./members.js";
 import { Patience } from "./settings.js";
 import { sleep } from "./transport.js";
 import type { NodeCallback, NodeInfo } from "./types.js";
@@ -77,12 +78,13 @@ async function* passed<T>(member: Member, merging: Merging<T>, signal: AbortSign
       throw new DaemonUnreachable("the daemon ended the stream");
     } catch (error) {
       signal.throwIfAborted();
-      if (!isAway(error)) {
-        throw error;
+      const judged = member.judged(error, BEGIN_TIMEOUT);
+      if (!isAway(judged)) {
+        throw judged;
       }
       if (!isLost) {
         isLost = true;
-        yield { kind: "lost", info: member.unreachable(error) };
+        yield { kind: "lost", info: member.unreachable(judged) };
       }
       if (!merging.follow && (!answered || patience.pause() === null)) {
         return;
@@ -128,6 +130,8 @@ class Feed<T> {
   readonly member: Member;
   head: Head<T> | null = null;
   isLost = false;
+  /** Why it is lost. */
+  failure = "";
   hasEnded = false;
   readonly #items: AsyncGenerator<Passed<T>, void>;
   readonly #ring: () => void;
@@ -169,6 +173,7 @@ class Feed<T> {
           this.changes.push(next.info);
         }
         this.isLost = next.kind === "lost";
+        this.failure = next.info.failure;
         this.#silentSince = performance.now();
       }
     }
@@ -266,13 +271,13 @@ export async function* merged<T>(
         if (!merging.follow || !feeds.every((feed) => feed.isLost || feed.hasEnded)) {
           missed.restore();
         } else if (missed.pause() === null) {
-          throw new DaemonUnreachable("no node of the fleet answers");
+          throw noneAnswers(feeds.map(({ failure }) => failure));
         }
       }
       await bell.wait(STEP);
     }
     if (feeds.every((feed) => feed.isLost)) {
-      throw new DaemonUnreachable("no node of the fleet answers");
+      throw noneAnswers(feeds.map(({ failure }) => failure));
     }
   } finally {
     end.abort();

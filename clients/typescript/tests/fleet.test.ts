@@ -602,14 +602,47 @@ test("a fleet that is gone ends a stream", async () => {
   await assert.rejects(all(impatient.watchEvents({ follow: false })), DaemonUnreachable);
 });
 
-test("an answer that cannot be read, and a refusal, are errors", async () => {
+test("a record that cannot be read is a warning, and an error where all nodes send such", async () => {
+  const recordJson = JSON.stringify({ log: two.log });
+  const time = stamp(2);
+  const records = [
+    { sequence: 1n, time, recordJson: "{" },
+    { sequence: 1n, time, recordJson: "null" },
+    { sequence: 1n, time, recordJson: "{}" },
+    { sequence: 1n, recordJson },
+    { sequence: 1n, time: { seconds: 10n ** 18n, nanos: 0 }, recordJson },
+    { sequence: 2n ** 64n - 1n, time, recordJson },
+  ];
   one.record(1);
-  two.events.push({ sequence: 1n, time: stamp(2), recordJson: "{" });
-  for (const follow of [false, true]) {
-    await assert.rejects(all(fleet.watchEvents({ follow })), SyntaxError);
+  three.record(3);
+  for (const record of records) {
+    two.events = [record];
+    const told: (number | null)[] = [];
+    const onNode = ({ node, state }: NodeInfo) => state === "unreachable" && told.push(node);
+    const shown = [
+      [1, 1],
+      [3, 1],
+    ];
+    assert.deepEqual(seen(await all(fleet.watchEvents({ follow: false, onNode }))), shown);
+    assert.deepEqual(told, [2], record.recordJson);
+    await using stream = fleet.watchEvents({ onNode });
+    assert.deepEqual(seen([await next(stream), await next(stream)]), shown);
+    assert.deepEqual(told.slice(0, 2), [2, 2]);
   }
+  one.events = two.events;
+  three.events = two.events;
+  const none = { name: "DaemonUnreachable", message: /no node of the fleet answers: .*has a number/ };
+  await assert.rejects(all(fleet.watchEvents({ follow: false })), none);
+});
+
+test("a list that cannot be read is a warning", async () => {
+  two.runs.set("x", { runId: idOf(2, 1), createdAt: { seconds: 10n ** 18n, nanos: 0 } });
+  const { items, missing } = await fleet.listRuns();
+  assert.deepEqual([items, missing.map(({ node }) => node)], [[], [2]]);
+});
+
+test("a node that refuses a stream ends it", async () => {
   three.denies = true;
-  two.events = [];
   await assert.rejects(all(fleet.watchEvents()), Denied);
 });
 

@@ -24,6 +24,7 @@ from cofferdam.errors import (
     InfrastructureError,
     InternalError,
     InvalidArgument,
+    LimitExceeded,
     NoConnection,
     RateLimited,
     TimedOut,
@@ -88,6 +89,8 @@ def invalid(message: str) -> InvalidArgument:
 def is_away(error: CofferdamError) -> bool:
     """True if the node does not answer, cannot work now, or is another one: of a fleet that is a warning."""
     cannot = isinstance(error, RateLimited | Unavailable) or error.reason == "INTERNAL"
+    # Each refusal of a daemon has a reason: this node is broken, is older, or is none.
+    cannot = cannot or (not error.reason and type(error) in (CofferdamError, InternalError, LimitExceeded))
     return cannot or isinstance(error, NoConnection | TimedOut | WrongNodeError)
 
 

@@ -25,10 +25,11 @@ from typing import Generic, Protocol, TypeVar
 
 from cofferdam._async.mailbox import AsyncNodeCallback, Mailbox
 from cofferdam._async.member import Member
+from cofferdam._async.members import none_answers
 from cofferdam._async.transport import sleep, tell
 from cofferdam._fleet import is_away
 from cofferdam._settings import Patience
-from cofferdam.errors import CofferdamError, DaemonUnreachable
+from cofferdam.errors import DaemonUnreachable
 from cofferdam.types import NodeInfo
 
 Item = TypeVar("Item")
@@ -109,6 +110,8 @@ class Feed(Generic[Item]):
         #: The next item.
         self.head: Head[Item] | None = None
         self.is_lost = False
+        #: Why it is lost.
+        self.failure = ""
         self.has_ended = False
         #: Since when it has had no item to show; None: it has one, or its stream has not begun.
         self._silent_since: float | None = None
@@ -133,6 +136,7 @@ class Feed(Generic[Item]):
         changed = passed.begun if self.is_lost else passed.lost
         if changed is not None:
             self.is_lost = passed.lost is not None
+            self.failure = changed.failure
             if on_node is not None:
                 await tell(on_node, changed)
         elif passed.time is not None and passed.item is not None:
@@ -184,17 +188,15 @@ class Feed(Generic[Item]):
                 if not self._follow:
                     return await self._box.put(Passed())
                 raise DaemonUnreachable("the daemon ended the stream")
-            except CofferdamError as error:
-                if not is_away(error):
-                    return await self._box.put(Passed(error=error))
+            except Exception as error:
+                judged = self.member.judged(error, BEGIN_TIMEOUT)
+                if not is_away(judged):
+                    return await self._box.put(Passed(error=judged))
                 if not is_lost:
                     is_lost = True
-                    await self._box.put(Passed(lost=self.member.unreachable(error)))
+                    await self._box.put(Passed(lost=self.member.unreachable(judged)))
                 if not self._follow and (not answered or patience.pause() is None):
                     return await self._box.put(Passed())
-            except Exception as error:
-                # An answer that cannot be read.
-                return await self._box.put(Passed(error=error))
             await sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -232,12 +234,12 @@ async def merged(
                     continue
             elif follow and all(feed.is_lost or feed.has_ended for feed in feeds):
                 if missed.pause() is None:
-                    raise DaemonUnreachable("no node of the fleet answers")
+                    raise none_answers([feed.failure for feed in feeds])
             else:
                 missed.restore()
             await sleep(STEP)
         if all(feed.is_lost for feed in feeds):
-            raise DaemonUnreachable("no node of the fleet answers")
+            raise none_answers([feed.failure for feed in feeds])
     finally:
         for feed in feeds:
             feed.close()

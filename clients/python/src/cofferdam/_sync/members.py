@@ -82,14 +82,14 @@ class Members:
                 if member.number is None:
                     member.look()
                 return [] if member.is_twin else question(member)
-            except CofferdamError as error:
-                error = member.judged(error)
-                if not is_away(error):
-                    raise error from None
-                if isinstance(error, RateLimited):
-                    limited.append(error)
+            except Exception as error:
+                judged = member.judged(error)
+                if not is_away(judged):
+                    raise judged from None
+                if isinstance(judged, RateLimited):
+                    limited.append(judged)
                 member.standing.failed()
-                return member.unreachable(error)
+                return member.unreachable(judged)
 
         members = self.present
         answers = together([partial(ask, member) for member in members])

@@ -28,8 +28,9 @@ from cofferdam._fleet import is_away
 from cofferdam._settings import Patience
 from cofferdam._sync.mailbox import Mailbox, NodeCallback
 from cofferdam._sync.member import Member
+from cofferdam._sync.members import none_answers
 from cofferdam._sync.transport import sleep, tell
-from cofferdam.errors import CofferdamError, DaemonUnreachable
+from cofferdam.errors import DaemonUnreachable
 from cofferdam.types import NodeInfo
 
 Item = TypeVar("Item")
@@ -110,6 +111,8 @@ class Feed(Generic[Item]):
         #: The next item.
         self.head: Head[Item] | None = None
         self.is_lost = False
+        #: Why it is lost.
+        self.failure = ""
         self.has_ended = False
         #: Since when it has had no item to show; None: it has one, or its stream has not begun.
         self._silent_since: float | None = None
@@ -134,6 +137,7 @@ class Feed(Generic[Item]):
         changed = passed.begun if self.is_lost else passed.lost
         if changed is not None:
             self.is_lost = passed.lost is not None
+            self.failure = changed.failure
             if on_node is not None:
                 tell(on_node, changed)
         elif passed.time is not None and passed.item is not None:
@@ -185,17 +189,15 @@ class Feed(Generic[Item]):
                 if not self._follow:
                     return self._box.put(Passed())
                 raise DaemonUnreachable("the daemon ended the stream")
-            except CofferdamError as error:
-                if not is_away(error):
-                    return self._box.put(Passed(error=error))
+            except Exception as error:
+                judged = self.member.judged(error, BEGIN_TIMEOUT)
+                if not is_away(judged):
+                    return self._box.put(Passed(error=judged))
                 if not is_lost:
                     is_lost = True
-                    self._box.put(Passed(lost=self.member.unreachable(error)))
+                    self._box.put(Passed(lost=self.member.unreachable(judged)))
                 if not self._follow and (not answered or patience.pause() is None):
                     return self._box.put(Passed())
-            except Exception as error:
-                # An answer that cannot be read.
-                return self._box.put(Passed(error=error))
             sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -233,12 +235,12 @@ def merged(
                     continue
             elif follow and all(feed.is_lost or feed.has_ended for feed in feeds):
                 if missed.pause() is None:
-                    raise DaemonUnreachable("no node of the fleet answers")
+                    raise none_answers([feed.failure for feed in feeds])
             else:
                 missed.restore()
             sleep(STEP)
         if all(feed.is_lost for feed in feeds):
-            raise DaemonUnreachable("no node of the fleet answers")
+            raise none_answers([feed.failure for feed in feeds])
     finally:
         for feed in feeds:
             feed.close()
