@@ -110,6 +110,11 @@ class Node:
             (self._place / f"{self.number}.sock").unlink()
             self._proxy = None
 
+    def mute(self) -> None:
+        """Has it hang: the connections that there are carry nothing from it."""
+        if self._proxy is not None:
+            self._proxy.mute()
+
     def die(self) -> None:
         """Kills it, and waits until clients have noticed: a request that is sent before may have been carried out."""
         self.kill()

@@ -25,11 +25,13 @@ from cofferdam import (
     Base,
     Cancelled,
     Client,
+    DaemonTimedOut,
     DaemonUnreachable,
     Denied,
     Fleet,
     FleetEvent,
     FleetNode,
+    InfrastructureError,
     InvalidArgument,
     NodeInfo,
     NodeLostError,
@@ -43,6 +45,7 @@ from cofferdam import (
 from cofferdam._async.members import resolved
 from cofferdam._fleet import FLEET_VARIABLE, Mark, Position, draw, named, read
 from cofferdam._node import node_of
+from cofferdam._settings import CHANNEL_OPTIONS
 from cofferdam._sync.merge import Clock
 from cofferdam._sync.transport import Background
 
@@ -134,6 +137,32 @@ def test_a_limit_of_all_nodes_is_no_failure_of_them(fleet: Fleet, nodes: list[No
         node.refuses_lists = "RATE_LIMITED"
     with pytest.raises(RateLimited):
         fleet.list_runs()
+
+
+def test_a_daemon_that_hangs_ends_no_stream_later_than_its_signs_of_life(
+    nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms")
+    brief = dict.fromkeys(names, 300)
+    assert brief.keys() <= dict(CHANNEL_OPTIONS).keys()
+    monkeypatch.setattr("cofferdam._settings.CHANNEL_OPTIONS", list({**dict(CHANNEL_OPTIONS), **brief}.items()))
+    nodes[0].runs["r"] = v1.Run(run_id=id_of(1, 1))
+    with Client(nodes[0].socket) as client, closing(client.runs.watch_runs(v1.WatchRunsRequest())) as stream:
+        next(stream)
+        nodes[0].mute()
+        begun = time.monotonic()
+        with pytest.raises(DaemonUnreachable):
+            next(stream)
+        assert time.monotonic() - begun < 5
+
+
+def test_a_request_that_is_not_answered_in_time_is_a_failure_of_the_infrastructure(nodes: list[Node]) -> None:
+    nodes[0].silent_for = 1.0
+    with Client(nodes[0].socket, request_timeout=0.2) as client:
+        with pytest.raises(DaemonTimedOut) as late:
+            client.runs.list_runs(v1.ListRunsRequest())
+    assert isinstance(late.value, InfrastructureError)
+    assert (late.value.fault, late.value.retry_safe) == ("infrastructure", False)
 
 
 def test_a_silent_node_costs_its_time_once(fleet: Fleet, nodes: list[Node]) -> None:

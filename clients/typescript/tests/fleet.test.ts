@@ -9,10 +9,13 @@ import { setTimeout as delay, setImmediate as immediate } from "node:timers/prom
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import {
   Base,
+  Client,
+  DaemonTimedOut,
   DaemonUnreachable,
   Denied,
   Fleet,
   type FleetEvent,
+  InfrastructureError,
   InvalidArgument,
   type NodeInfo,
   NodeLostError,
@@ -24,10 +27,11 @@ import {
   Unavailable,
 } from "@cofferdam/sdk";
 import * as v1 from "@cofferdam/sdk/v1";
-import { status } from "@grpc/grpc-js";
+import { Metadata, status } from "@grpc/grpc-js";
 import { draw, named, Position, read } from "../src/fleet-nodes.js";
 import type { Member } from "../src/member.js";
 import { Clock, merged } from "../src/merge.js";
+import { refused } from "../src/status.js";
 import { idOf, Node, Refused } from "./nodes.js";
 import { eventually } from "./waiting.js";
 
@@ -169,6 +173,34 @@ test("a watch of a node that was too slow begins anew", async () => {
     [1, "unreachable"],
     [1, "serving"],
   ]);
+});
+
+test("a daemon that hangs ends no stream later than its signs of life", async () => {
+  one.runs.set("r", { runId: idOf(1, 1) });
+  const client = new Client({ endpoint: one.endpoint });
+  const brief = { "grpc.keepalive_time_ms": 300, "grpc.keepalive_timeout_ms": 300 };
+  const value = { ...client.transport.settings.channel, ...brief };
+  assert.equal(Object.keys(value).length, Object.keys(client.transport.settings.channel).length);
+  Object.defineProperty(client.transport.settings, "channel", { value });
+  const stream = client.runs.watchRuns({});
+  await stream.next();
+  one.mute();
+  const begun = performance.now();
+  await assert.rejects(stream.next(), DaemonUnreachable);
+  assert(performance.now() < begun + 5000);
+  await client.close();
+});
+
+test("a request that is not answered in time is a failure of the infrastructure", async () => {
+  one.silentFor = 1;
+  const client = new Client({ endpoint: one.endpoint, requestTimeout: 0.2 });
+  const late = await client.runs.listRuns({}).catch((error: unknown) => error);
+  assert(late instanceof DaemonTimedOut && late instanceof InfrastructureError);
+  assert.deepEqual([late.fault, late.retrySafe], ["infrastructure", false]);
+  // The deadline may be over at the daemon first.
+  const cancelled = { code: status.CANCELLED, details: "Timeout expired", metadata: new Metadata() };
+  assert(refused(Object.assign(new Error(), cancelled)) instanceof DaemonTimedOut);
+  await client.close();
 });
 
 test("a silent node costs its time once", async () => {

@@ -161,6 +161,13 @@ export class Node {
     await once(this.#listener, "listening");
   }
 
+  /** Has it hang: the connections that there are carry nothing from it. */
+  mute(): void {
+    for (const socket of this.#sockets) {
+      socket.unpipe();
+    }
+  }
+
   /** Breaks all connections, and takes no others. */
   kill(): void {
     this.#ended.abort();
