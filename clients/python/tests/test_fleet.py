@@ -158,9 +158,8 @@ def test_a_daemon_that_hangs_ends_no_stream_later_than_its_signs_of_life(
 
 def test_a_request_that_is_not_answered_in_time_is_a_failure_of_the_infrastructure(nodes: list[Node]) -> None:
     nodes[0].silent_for = 1.0
-    with Client(nodes[0].socket, request_timeout=0.2) as client:
-        with pytest.raises(DaemonTimedOut) as late:
-            client.runs.list_runs(v1.ListRunsRequest())
+    with Client(nodes[0].socket, request_timeout=0.2) as client, pytest.raises(DaemonTimedOut) as late:
+        client.runs.list_runs(v1.ListRunsRequest())
     assert isinstance(late.value, InfrastructureError)
     assert (late.value.fault, late.value.retry_safe) == ("infrastructure", False)
 
@@ -844,6 +843,20 @@ def test_a_node_needs_an_endpoint_and_a_server_name_needs_tls() -> None:
             Fleet.open([FleetNode(1, endpoint, name)])
     with pytest.raises(InvalidArgument, match="node_timeout"):
         Fleet.open([FleetNode(1, "unix:/x")], node_timeout=0.0)
+
+
+def test_a_position_forgets_nodes_that_left_before_it_is_too_long_to_be_read() -> None:
+    position = Position()
+    fleet = range(100, 700)
+    for node in range(1, 700):
+        position.saw(node, Mark(b"l" * 16, node), fleet)
+    assert Position.read(position.written()) == position
+    assert position.of.keys() == set(range(188, 700))
+    # One that left stays as long as there is room.
+    position = Position()
+    for node in (1, 2):
+        position.saw(node, Mark(b"l" * 16, node), {2})
+    assert position.of.keys() == {1, 2}
 
 
 def test_a_position_that_is_none_is_refused() -> None:

@@ -252,6 +252,9 @@ export function markOf(event: AuditEvent): Mark {
   return { log, sequence: event.sequence };
 }
 
+/** The numbers of the nodes of a fleet. */
+export type Numbers = Pick<ReadonlySet<number>, "has">;
+
 /** By node: the last record of its log that was seen. Written as `coffer --fleet audit tail` writes it. */
 export class Position {
   readonly #of = new Map<number, Mark>();
@@ -274,7 +277,7 @@ export class Position {
       }
       const sequence = Number(raw.readBigUInt64BE(at + 2 + LOG_SIZE));
       if (Number.isSafeInteger(sequence)) {
-        this.saw(node, { log, sequence });
+        this.#of.set(node, { log, sequence });
       }
     }
   }
@@ -291,7 +294,16 @@ export class Position {
     return end === null || (seen !== undefined && seen.log === end.log && seen.sequence >= end.sequence);
   }
 
-  saw(node: number, mark: Mark): void {
+  /**
+   * Takes the last record of a node. Where there are too many nodes, one that left the fleet is forgotten.
+   *
+   * Others that left stay: a node may be back in the list, and goes on where it was.
+   */
+  saw(node: number, mark: Mark, fleet: Numbers): void {
+    if (!this.#of.has(node) && this.#of.size >= MOST_NODES) {
+      const left = [...this.#of.keys()].filter((number) => !fleet.has(number));
+      this.#of.delete(Math.min(...(left.length > 0 ? left : this.#of.keys())));
+    }
     this.#of.set(node, mark);
   }
 

@@ -168,6 +168,7 @@ export class Fleet implements AsyncDisposable {
     const { follow = true, kinds = [], onNode, position = "" } = options;
     const given = new Position(position);
     const read = new Position(position);
+    const members = this.#members;
     const begin: Beginning<AuditEvent> = async function* (member, _info, signal) {
       const node = member.number ?? 0;
       const end = await endOf(member, signal);
@@ -177,7 +178,7 @@ export class Fleet implements AsyncDisposable {
         const event = results.event(results.present(answer.event));
         const mark = markOf(event);
         yield [event.time, event];
-        read.saw(node, mark);
+        read.saw(node, mark, members.numbers);
       }
       // A daemon that stops ends its streams without an error.
       if (!follow && kinds.length === 0 && !read.reaches(node, end)) {
@@ -185,11 +186,10 @@ export class Fleet implements AsyncDisposable {
       }
     };
     const merging = { begin, onNode, follow, patience: this.#patience };
-    const members = this.#members;
     const make = async function* (signal: AbortSignal): AsyncGenerator<FleetEvent, void> {
       for await (const { member, item: event } of merged(members.present, merging, signal)) {
         const node = member.number ?? 0;
-        given.saw(node, markOf(event));
+        given.saw(node, markOf(event), members.numbers);
         yield { node, event, position: given.written() };
       }
     };

@@ -1,7 +1,7 @@
 /** All nodes of a fleet, and questions to them side by side. */
 
 import { DaemonUnreachable, Denied, NodeLostError, NotFound, RateLimited } from "./errors.js";
-import { checked, isAway } from "./fleet-nodes.js";
+import { checked, isAway, type Numbers } from "./fleet-nodes.js";
 import { Member } from "./member.js";
 import type { ClientOptions } from "./settings.js";
 import { type FleetNode, Gathered, type NodeInfo, type OfNode } from "./types.js";
@@ -21,14 +21,19 @@ type Question<T> = (member: Member) => Promise<readonly T[]>;
 /** The nodes in the order of their list. */
 export class Members {
   readonly #all: readonly Member[];
+  readonly #numbers = new Map<number, Member>();
 
   constructor(nodes: readonly FleetNode[], timeout: number, options: ClientOptions) {
-    const numbers = new Map<number, Member>();
-    this.#all = checked(nodes).map((node) => new Member(node, numbers, timeout, options));
+    this.#all = checked(nodes).map((node) => new Member(node, this.#numbers, timeout, options));
   }
 
   get present(): readonly Member[] {
     return this.#all.filter((member) => !member.isTwin);
+  }
+
+  /** Those that are known. */
+  get numbers(): Numbers {
+    return this.#numbers;
   }
 
   /** The node of this number. Throws `NotFound`. */

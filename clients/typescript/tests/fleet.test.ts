@@ -788,6 +788,26 @@ test("a node needs an endpoint, and a server name needs TLS", async () => {
   await assert.rejects(Fleet.open([{ id: 1, endpoint: "unix:/x" }], { nodeTimeout: 0 }), InvalidArgument);
 });
 
+test("a position forgets nodes that left before it is too long to be read", () => {
+  const range = (from: number, to: number) => Array.from({ length: to - from }, (_, at) => from + at);
+  const fleet = new Set(range(100, 700));
+  const position = new Position();
+  const log = "ab".repeat(16);
+  for (const node of range(1, 700)) {
+    position.saw(node, { log, sequence: node }, fleet);
+  }
+  const again = new Position(position.written());
+  assert.equal(again.written(), position.written());
+  const kept = range(1, 700).filter((node) => again.after(node, { log, sequence: node }) > 0);
+  assert.deepEqual(kept, range(188, 700));
+  // One that left stays as long as there is room.
+  const small = new Position();
+  for (const node of [1, 2]) {
+    small.saw(node, { log, sequence: node }, new Set([2]));
+  }
+  assert.equal(small.after(1, { log, sequence: 1 }), 1);
+});
+
 test("a position that is none is refused", () => {
   const place = new Position();
   place.saw(1, { log: "07".repeat(16), sequence: 42 });

@@ -205,7 +205,7 @@ class AsyncFleet:
         async with aclosing(items) as passed:
             async for member, (mark, event) in passed:
                 node = member.number or 0
-                given.of[node] = mark
+                given.saw(node, mark, self._members.numbers)
                 yield FleetEvent(node, event, given.written())
 
     async def watch_runs(self, *, on_node: AsyncNodeCallback | None = None) -> AsyncGenerator[OfNode[RunInfo], None]:

@@ -204,7 +204,7 @@ class Fleet:
         with closing(items) as passed:
             for member, (mark, event) in passed:
                 node = member.number or 0
-                given.of[node] = mark
+                given.saw(node, mark, self._members.numbers)
                 yield FleetEvent(node, event, given.written())
 
     def watch_runs(self, *, on_node: NodeCallback | None = None) -> Generator[OfNode[RunInfo], None]:

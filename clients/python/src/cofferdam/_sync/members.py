@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -39,14 +39,20 @@ class Members:
         request_timeout: float,
         reconnect_timeout: float,
     ) -> None:
-        numbers: dict[int, Member] = {}
+        self._numbers: dict[int, Member] = {}
         self._all = [
-            Member(node, numbers, token, tls, node_timeout, request_timeout, reconnect_timeout) for node in checked(nodes)
+            Member(node, self._numbers, token, tls, node_timeout, request_timeout, reconnect_timeout)
+            for node in checked(nodes)
         ]
 
     @property
     def present(self) -> list[Member]:
         return [member for member in self._all if not member.is_twin]
+
+    @property
+    def numbers(self) -> Collection[int]:
+        """Those that are known."""
+        return self._numbers
 
     def at(self, number: int) -> Member:
         """The node of this number. Raises `NotFound`."""
