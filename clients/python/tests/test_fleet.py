@@ -444,6 +444,31 @@ def test_a_create_that_is_cancelled_leaves_no_run(nodes: list[Node]) -> None:
     assert nodes[0].stopped == [run.run_id for run in nodes[0].runs.values()]
 
 
+def test_a_create_that_is_cancelled_while_its_node_is_away_leaves_no_run(nodes: list[Node]) -> None:
+    nodes[1].used_runs = nodes[2].used_runs = 90
+    lost = threading.Event()
+
+    def lose() -> None:
+        nodes[0].kill()
+        lost.set()
+
+    nodes[0].before_answer = lose
+
+    async def cancel() -> None:
+        async with await AsyncFleet.open([node.listed for node in nodes]) as fleet:
+            making = asyncio.create_task(fleet.create(profile="p"))
+            await asyncio.to_thread(lost.wait)
+            making.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await making
+            await asyncio.sleep(0.5)
+            nodes[0].start()
+
+    asyncio.run(cancel())
+    assert len(nodes[0].runs) == 1
+    assert nodes[0].stopped == [run.run_id for run in nodes[0].runs.values()]
+
+
 @pytest.mark.parametrize("creates", [100])
 def test_a_node_that_dies_meanwhile_loses_no_create_and_doubles_none(nodes: list[Node], creates: int) -> None:
     for node in nodes:

@@ -472,6 +472,24 @@ test("a create that is aborted leaves no run", async () => {
   assert.equal(one.stopped.length, 1);
 });
 
+test("a create that is aborted while its node is away leaves no run", async () => {
+  two.usedRuns = three.usedRuns = 90;
+  const end = new AbortController();
+  one.beforeAnswer = () => {
+    one.kill();
+    end.abort(new TypeError("enough"));
+  };
+  await assert.rejects(fleet.create({ ...PROFILE, signal: end.signal }), new TypeError("enough"));
+  await delay(500);
+  await one.start();
+  await fleet.close();
+  assert.equal(one.runs.size, 1);
+  assert.deepEqual(
+    one.stopped,
+    [...one.runs.values()].map(({ runId }) => runId),
+  );
+});
+
 test("a node that dies meanwhile loses no create, and doubles none", async () => {
   for (const node of nodes) {
     node.beforeAnswer = () => delay(10);
@@ -810,7 +828,8 @@ test("a position forgets nodes that left before it is too long to be read", () =
 
 test("a position that is none is refused", () => {
   const place = new Position();
-  place.saw(1, { log: "07".repeat(16), sequence: 42 });
+  const fleet = new Set([1, 2]);
+  place.saw(1, { log: "07".repeat(16), sequence: 42 }, fleet);
   const written = place.written();
   const once = Buffer.from(written.slice(3), "base64url");
   const twice = `p1.${Buffer.concat([once, once]).toString("base64url")}`;
@@ -819,7 +838,7 @@ test("a position that is none is refused", () => {
   for (const wrong of ["42", "p1", "p2.", "p1.é", "p1.A", twice, zero, `p1.${"A".repeat(100_000)}`, ...cut]) {
     assert.throws(() => new Position(wrong), InvalidArgument, wrong.slice(0, 100));
   }
-  place.saw(2, { log: "aa".repeat(16), sequence: 2 ** 40 });
+  place.saw(2, { log: "aa".repeat(16), sequence: 2 ** 40 }, fleet);
   const again = new Position(place.written());
   const after = (node: number, log: string, sequence: number) => again.after(node, { log: log.repeat(16), sequence });
   assert.deepEqual([after(1, "07", 42), after(1, "08", 42), after(1, "07", 41), after(3, "07", 42)], [42, 0, 0, 0]);
