@@ -40,7 +40,8 @@ class Members:
     ) -> None:
         self._numbers: dict[int, Member] = {}
         self._all = [
-            Member(node, self._numbers, token, tls, node_timeout, request_timeout, reconnect_timeout) for node in checked(nodes)
+            Member(node, self._numbers, token, tls, node_timeout, request_timeout, reconnect_timeout)
+            for node in checked(nodes)
         ]
 
     @property

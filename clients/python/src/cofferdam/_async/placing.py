@@ -140,7 +140,7 @@ async def abandoned(member: Member, name: str, seconds: float) -> None:
     request = v1.ListRunsRequest(request_id=name, page_size=1)
     while left > 0:
         # The daemon may not have begun with it.
-        pause: float | None = ABANDONING_PAUSE
+        pause = ABANDONING_PAUSE
         try:
             page = await member.ask.runs.list_runs(request, timeout=member.timeout)
             if page.runs:
@@ -151,7 +151,8 @@ async def abandoned(member: Member, name: str, seconds: float) -> None:
             left -= 1
         except CofferdamError as error:
             # Not now, such as without a log or a connection.
-            pause = patience.pause() if may_pass(error) else None
-            if pause is None:
+            again = patience.pause() if may_pass(error) else None
+            if again is None:
                 return
+            pause = again
         await sleep(pause)
