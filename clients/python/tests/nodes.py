@@ -100,14 +100,22 @@ class Node:
 
     def start(self) -> None:
         self._ended = threading.Event()
-        self._proxy = Proxy(self._place / f"{self.number}.sock", f"unix:{self._place}/{self.number}.inner")
+        self._proxy = self.at(self._path)
+
+    @property
+    def _path(self) -> Path:
+        return Path(self.socket.removeprefix("unix:"))
+
+    def at(self, path: Path) -> Proxy:
+        """Another address of it."""
+        return Proxy(path, f"unix:{self._place}/{self.number}.inner")
 
     def kill(self) -> None:
         """Breaks all connections, and takes no others. From a handler, too."""
         self._ended.set()
         if self._proxy is not None:
             self._proxy.close()
-            (self._place / f"{self.number}.sock").unlink()
+            self._path.unlink()
             self._proxy = None
 
     def mute(self) -> None:

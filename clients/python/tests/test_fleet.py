@@ -860,6 +860,88 @@ def test_a_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
+@pytest.fixture
+def name(nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses of a name: those of the nodes at first."""
+    addresses = [node.socket for node in nodes]
+    for half in ("_async", "_sync"):
+        found = lambda name: [FleetNode(None, address) for address in addresses]  # noqa: E731
+        monkeypatch.setattr(f"cofferdam.{half}.fleet.resolved", found)
+        monkeypatch.setattr(f"cofferdam.{half}.moving.REST", 0.1)
+    return addresses
+
+
+def await_all(fleet: Fleet) -> None:
+    """Until each node answers."""
+    until = time.monotonic() + 10
+    while fleet.list_runs().missing:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_node_that_is_away_is_found_at_its_second_address(nodes: list[Node], name: list[str], tmp_path: Path) -> None:
+    nodes[1].used_runs = nodes[2].used_runs = 90
+    second = nodes[0].at(tmp_path / "second.sock")
+    name.append(second.endpoint)
+    with Fleet.open("dns:fleet.example.org", node_timeout=2.0) as fleet:
+        at = {node.node: node.endpoint for node in fleet.nodes()}
+        assert sorted(node or 0 for node in at) == [1, 2, 3]
+        sandbox = fleet.create(profile="p")
+        # Which of its addresses answers first is chance.
+        if at[1] == second.endpoint:
+            second.close()
+            (tmp_path / "second.sock").unlink()
+        else:
+            nodes[0].kill()
+        await_all(fleet)
+        moved = {node.node: node.endpoint for node in fleet.nodes()}
+        assert moved == {**at, 1: second.endpoint if at[1] == nodes[0].socket else nodes[0].socket}
+        # The sandboxes of the node are there, too.
+        assert node_of(sandbox.run_id) == 1
+        assert sandbox.info().run_id == sandbox.run_id
+    second.close()
+
+
+def test_a_name_is_resolved_again_for_a_node_that_is_away(nodes: list[Node], name: list[str], tmp_path: Path) -> None:
+    told: list[NodeInfo] = []
+    with Fleet.open("dns:fleet.example.org", node_timeout=2.0) as fleet:
+        with closing(fleet.watch_events(on_node=told.append)) as stream:
+            nodes[0].record(1)
+            assert seen([next(stream)]) == [(1, 1)]
+            nodes[0].kill()
+            name[0] = nodes[0].socket = f"unix:{tmp_path}/moved.sock"
+            nodes[0].start()
+            nodes[0].record(2)
+            assert seen([next(stream)]) == [(1, 2)]
+        assert [(node.node, node.state) for node in told] == [(1, "unreachable"), (1, "serving")]
+        assert told[1].endpoint == nodes[0].socket
+        # Two nodes exchange their addresses.
+        nodes[1].kill()
+        nodes[2].kill()
+        nodes[1].socket, nodes[2].socket = nodes[2].socket, nodes[1].socket
+        nodes[1].start()
+        nodes[2].start()
+        await_all(fleet)
+        assert {node.node: node.endpoint for node in fleet.nodes()} == {node.number: node.socket for node in nodes}
+
+
+def test_a_node_that_never_answered_is_found_by_a_name(nodes: list[Node], name: list[str], tmp_path: Path) -> None:
+    nodes[2].kill()
+
+    async def find() -> None:
+        async with await AsyncFleet.open("dns:fleet.example.org", node_timeout=2.0) as fleet:
+            assert [node.node for node in (await fleet.list_runs()).missing] == [None]
+            name[2] = nodes[2].socket = f"unix:{tmp_path}/moved.sock"
+            nodes[2].start()
+            until = time.monotonic() + 10
+            while (await fleet.list_runs()).missing:
+                assert time.monotonic() < until
+                await asyncio.sleep(0.05)
+            assert [node.node for node in await fleet.nodes()] == [1, 2, 3]
+
+    asyncio.run(find())
+
+
 def test_a_node_needs_an_endpoint_and_a_server_name_needs_tls() -> None:
     with pytest.raises(InvalidArgument, match="endpoint"):
         Fleet.open([FleetNode(1, "")])

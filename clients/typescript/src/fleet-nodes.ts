@@ -93,6 +93,12 @@ export function homeOf(workspace: Workspace | undefined): string {
   }
 }
 
+/** True if the fleet is a DNS name, whose addresses may change. */
+export function isName(given: string | readonly FleetNode[] | undefined): boolean {
+  const fleet = given ?? process.env[FLEET_VARIABLE];
+  return typeof fleet === "string" && fleet.startsWith("dns:");
+}
+
 /** The nodes of a list, a file or a DNS name. */
 export async function named(
   given: string | readonly FleetNode[] | undefined,

@@ -1,7 +1,7 @@
 /** `Fleet`: several daemons, each a node with a number. */
 
 import { DaemonUnreachable, Denied, InvalidArgument } from "./errors.js";
-import { type Mark, markOf, named, Position } from "./fleet-nodes.js";
+import { isName, type Mark, markOf, named, Position } from "./fleet-nodes.js";
 import type { Member } from "./member.js";
 import { Members } from "./members.js";
 import { BEGIN_TIMEOUT, type Beginning, type Merging, merged } from "./merge.js";
@@ -74,12 +74,16 @@ export class Fleet implements AsyncDisposable {
   readonly #patience: number;
   readonly #placing: Placing;
 
-  private constructor(nodes: readonly FleetNode[], options: FleetOptions) {
+  private constructor(
+    nodes: readonly FleetNode[],
+    options: FleetOptions,
+    resolve: (() => Promise<readonly FleetNode[]>) | null,
+  ) {
     const { nodeTimeout = 2, reconnectTimeout = 30, ...rest } = options;
     if (!(nodeTimeout > 0)) {
       throw new InvalidArgument("nodeTimeout: must be more than 0");
     }
-    this.#members = new Members(nodes, nodeTimeout, { ...rest, reconnectTimeout });
+    this.#members = new Members(nodes, nodeTimeout, { ...rest, reconnectTimeout }, resolve);
     this.#patience = reconnectTimeout;
     this.#placing = new Placing(this.#members, reconnectTimeout);
   }
@@ -89,11 +93,14 @@ export class Fleet implements AsyncDisposable {
    *
    * `fleet`: a file as `coffer fleet` reads it (`nodes: [{ id: 7, address: "node-7.example.org:7443" }]`; for YAML, install
    * the package `yaml`), `dns:fleet.example.org:7443` for all addresses of a name, or nodes; default: `COFFERDAM_FLEET`.
+   * The name is resolved again while one of its nodes does not answer, so that a node is found at another address; nodes that
+   * are new are not.
    *
    * Throws `InvalidArgument` for a list that cannot be one, and `DaemonUnreachable` for a name without addresses.
    */
   static async open(fleet?: string | readonly FleetNode[], options: FleetOptions = {}): Promise<Fleet> {
-    return new Fleet(await named(fleet), options);
+    const resolve = isName(fleet) ? () => named(fleet) : null;
+    return new Fleet(await named(fleet), options, resolve);
   }
 
   /** All nodes as they are now, also those that do not answer, in the order of the list. */

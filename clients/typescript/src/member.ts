@@ -9,7 +9,7 @@ import type { FleetNode, NodeInfo } from "./types.js";
 
 /** A node. Questions about it have a short time, and sandboxes on it have the patience of any client. */
 export class Member {
-  readonly endpoint: string;
+  endpoint: string;
   readonly standing: Standing;
   /** Seconds for a question. */
   readonly timeout: number;
@@ -20,6 +20,8 @@ export class Member {
   number: number | null;
   /** It is a second address of a node that the fleet has already. */
   isTwin = false;
+  /** Called when it has not answered. */
+  whenAway: ((member: Member) => void) | null = null;
   readonly #numbers: Map<number, Member>;
 
   /** `numbers`: all nodes whose numbers are known; this one enters itself. */
@@ -61,10 +63,24 @@ export class Member {
       signal?.throwIfAborted();
       const judged = this.judged(error, timeout);
       if (isAway(judged)) {
-        this.standing.failed();
+        this.failed();
       }
       throw judged;
     }
+  }
+
+  /** It has not answered. */
+  failed(): void {
+    this.standing.failed();
+    this.whenAway?.(this);
+  }
+
+  /** Goes on at the address of another object for the same node, which has just answered this. */
+  move(to: Member, info: NodeInfo): void {
+    this.endpoint = to.endpoint;
+    this.ask.transport.move(to.ask.transport);
+    this.client.transport.move(to.client.transport);
+    this.standing.answered(info);
   }
 
   /** The error, or the better one for a node that takes too long, or whose answer cannot be read. */

@@ -3,6 +3,7 @@
 import { DaemonUnreachable, Denied, NodeLostError, NotFound, RateLimited } from "./errors.js";
 import { checked, isAway, type Numbers } from "./fleet-nodes.js";
 import { Member } from "./member.js";
+import { Moving } from "./moving.js";
 import type { ClientOptions } from "./settings.js";
 import { type FleetNode, Gathered, type NodeInfo, type OfNode } from "./types.js";
 import { type Run, Run_State } from "./v1.js";
@@ -23,8 +24,22 @@ export class Members {
   readonly #all: readonly Member[];
   readonly #numbers = new Map<number, Member>();
 
-  constructor(nodes: readonly FleetNode[], timeout: number, options: ClientOptions) {
+  /** `resolve`: the addresses of the name that the fleet is, as they are now; null: it is none. `rest`: see `Moving`. */
+  constructor(
+    nodes: readonly FleetNode[],
+    timeout: number,
+    options: ClientOptions,
+    resolve: (() => Promise<readonly FleetNode[]>) | null,
+    rest?: number,
+  ) {
     this.#all = checked(nodes).map((node) => new Member(node, this.#numbers, timeout, options));
+    if (resolve !== null) {
+      const made = (node: FleetNode) => new Member(node, new Map(), timeout, options);
+      const moving = new Moving(resolve, made, this.#all, rest);
+      for (const member of this.#all) {
+        member.whenAway = (away) => moving.begin(away);
+      }
+    }
   }
 
   get present(): readonly Member[] {
@@ -85,7 +100,7 @@ export class Members {
         if (judged instanceof RateLimited) {
           limited.push(judged);
         }
-        member.standing.failed();
+        member.failed();
         missing.push(member.unreachable(judged));
         return [];
       }

@@ -65,7 +65,7 @@ export class Placing {
           throw error;
         }
         if (error instanceof NoConnection) {
-          member.standing.failed();
+          member.failed();
         }
         passedOver.push(error);
       } finally {

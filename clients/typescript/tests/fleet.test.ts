@@ -30,6 +30,7 @@ import * as v1 from "@cofferdam/sdk/v1";
 import { Metadata, status } from "@grpc/grpc-js";
 import { draw, named, Position, read } from "../src/fleet-nodes.js";
 import type { Member } from "../src/member.js";
+import { Members } from "../src/members.js";
 import { Clock, merged } from "../src/merge.js";
 import { refused } from "../src/status.js";
 import { idOf, Node, Refused } from "./nodes.js";
@@ -793,6 +794,59 @@ test("a name stands for all its addresses", async () => {
     throw new Error("ENOTFOUND");
   }) as never;
   await assert.rejects(named("dns:fleet.example.org:7443", fails), DaemonUnreachable);
+});
+
+test("a node that is away is found at another address of a name", async () => {
+  three.kill();
+  const resolve = async () => nodes.map(({ endpoint }) => ({ id: null, endpoint }));
+  const members = new Members(await resolve(), 2, { reconnectTimeout: 5 }, resolve, 100);
+  const question = async ({ ask }: Member) => (await ask.runs.listRuns({}, { timeout: 2 })).runs;
+  const missing = async () => (await members.gather(question)).missing.map(({ node }) => node);
+  const numbers = async () => (await members.look()).map(({ node, endpoint }) => [node, endpoint]);
+  const complete = () => eventually(async () => (await missing()).length === 0, "a node was not found");
+  // One that never answered.
+  assert.deepEqual(await missing(), [null]);
+  await three.moved(`unix:${place}/third.sock`);
+  await complete();
+  one.kill();
+  assert.deepEqual(await missing(), [1]);
+  await one.moved(`unix:${place}/first.sock`);
+  await complete();
+  assert.deepEqual(
+    await numbers(),
+    nodes.map(({ number, endpoint }) => [number, endpoint]),
+  );
+  // Two exchange their addresses.
+  const [first, second] = [one.endpoint, two.endpoint];
+  one.kill();
+  two.kill();
+  await one.moved(second);
+  await two.moved(first);
+  await complete();
+  assert.deepEqual(
+    await numbers(),
+    nodes.map(({ number, endpoint }) => [number, endpoint]),
+  );
+  const [member] = members.present;
+  assert.equal(member?.client.endpoint, second);
+  assert.equal((await member?.client.runs.listRuns({}))?.runs.length, 0);
+  await members.close();
+});
+
+test("a second address takes the place of the first one", async () => {
+  // Either of them may be the first to answer.
+  const endpoints = [one.endpoint, two.endpoint];
+  two.says = 1;
+  const resolve = async () => endpoints.map((endpoint) => ({ id: null, endpoint }));
+  const members = new Members(await resolve(), 2, { reconnectTimeout: 5 }, resolve, 100);
+  const [first] = await members.look();
+  const [used, other] = first?.endpoint === one.endpoint ? [one, two] : [two, one];
+  used.kill();
+  const isThere = async () => (await members.look())[0]?.endpoint === other.endpoint;
+  await eventually(isThere, "the second address was not asked");
+  const now = (await members.look()).map(({ node, state }) => [node, state]);
+  assert.deepEqual(now, [[1, "serving"]]);
+  await members.close();
 });
 
 test("a node needs an endpoint, and a server name needs TLS", async () => {

@@ -74,7 +74,6 @@ export class Refused extends Error {
 /** Its runs stay when it is killed. */
 export class Node {
   readonly number: number;
-  readonly endpoint: string;
   /** The number that it says. */
   says: number;
   instance: string;
@@ -110,7 +109,8 @@ export class Node {
   events: Answer<typeof v1.AuditEventSchema>[] = [];
   approvals: Answer<typeof v1.ApprovalSchema>[] = [];
   alerts: Answer<typeof v1.AlertSchema>[] = [];
-  readonly #path: string;
+  #path: string;
+  readonly #inner: string;
   readonly #server = new Server();
   readonly #sockets = new Set<Socket>();
   #listener: NetServer | null = null;
@@ -122,7 +122,7 @@ export class Node {
     this.instance = `instance-${number}`;
     this.log = number.toString(16).padStart(32, "0");
     this.#path = join(place, `${number}.sock`);
-    this.endpoint = `unix:${this.#path}`;
+    this.#inner = `${this.#path}.inner`;
   }
 
   static async begin(place: string, number: number): Promise<Node> {
@@ -130,10 +130,14 @@ export class Node {
     node.#serve();
     await new Promise<void>((resolve, reject) => {
       const bound = (error: Error | null) => (error ? reject(error) : resolve());
-      node.#server.bindAsync(`unix:${node.#path}.inner`, ServerCredentials.createInsecure(), bound);
+      node.#server.bindAsync(`unix:${node.#inner}`, ServerCredentials.createInsecure(), bound);
     });
     await node.start();
     return node;
+  }
+
+  get endpoint(): string {
+    return `unix:${this.#path}`;
   }
 
   get listed(): FleetNode {
@@ -143,7 +147,7 @@ export class Node {
   async start(): Promise<void> {
     this.#ended = new AbortController();
     this.#listener = createServer((client) => {
-      const inner = connect(`${this.#path}.inner`);
+      const inner = connect(this.#inner);
       for (const [socket, other] of [
         [client, inner],
         [inner, client],
@@ -177,6 +181,12 @@ export class Node {
       socket.destroy();
     }
     rmSync(this.#path, { force: true });
+  }
+
+  /** Starts it after it was killed, at another address. */
+  async moved(endpoint: string): Promise<void> {
+    this.#path = endpoint.slice("unix:".length);
+    await this.start();
   }
 
   /** Starts it after it was killed, and waits until clients try again: gRPC makes its attempts up to 0.3 s apart. */

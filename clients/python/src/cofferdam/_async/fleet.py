@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeVar
@@ -67,10 +68,11 @@ class AsyncFleet:
         node_timeout: float,
         request_timeout: float,
         reconnect_timeout: float,
+        resolve: Callable[[], Sequence[FleetNode]] | None = None,
     ) -> None:
         """For `open`."""
         self._patience = reconnect_timeout
-        self._members = Members(nodes, token, tls, node_timeout, request_timeout, reconnect_timeout)
+        self._members = Members(nodes, token, tls, node_timeout, request_timeout, reconnect_timeout, resolve)
         self._placing = Placing(self._members, reconnect_timeout)
 
     @classmethod
@@ -88,7 +90,8 @@ class AsyncFleet:
 
         `fleet`: a file as `coffer fleet` reads it (`nodes: [{ id: 7, address: "node-7.example.org:7443" }]`; for YAML,
         install `cofferdam[fleet]`), `dns:fleet.example.org:7443` for all addresses of a name, or nodes; default:
-        `COFFERDAM_FLEET`.
+        `COFFERDAM_FLEET`. The name is resolved again while one of its nodes does not answer, so that a node is found at
+        another address; nodes that are new are not.
         `token`, `tls`: for all nodes, as in `AsyncClient`.
         `node_timeout`: seconds that a node has for an answer about itself, for each page of a list, and before a sandbox
         goes to another one. `request_timeout`, `reconnect_timeout`: of the sandboxes, as in `AsyncClient`.
@@ -97,10 +100,11 @@ class AsyncFleet:
         """
         if not node_timeout > 0:
             raise invalid("node_timeout: must be more than 0")
-        nodes = await aside(named, fleet)
+        nodes, resolve = await aside(named, fleet), None
         if isinstance(nodes, DnsName):
-            nodes = await aside(resolved, nodes)
-        return cls(nodes, token, tls, node_timeout, request_timeout, reconnect_timeout)
+            resolve = partial(resolved, nodes)
+            nodes = await aside(resolve)
+        return cls(nodes, token, tls, node_timeout, request_timeout, reconnect_timeout, resolve)
 
     async def nodes(self) -> tuple[NodeInfo, ...]:
         """All nodes as they are now, also those that do not answer, in the order of the list."""

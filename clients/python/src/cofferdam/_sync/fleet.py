@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeVar
@@ -68,10 +69,11 @@ class Fleet:
         node_timeout: float,
         request_timeout: float,
         reconnect_timeout: float,
+        resolve: Callable[[], Sequence[FleetNode]] | None = None,
     ) -> None:
         """For `open`."""
         self._patience = reconnect_timeout
-        self._members = Members(nodes, token, tls, node_timeout, request_timeout, reconnect_timeout)
+        self._members = Members(nodes, token, tls, node_timeout, request_timeout, reconnect_timeout, resolve)
         self._placing = Placing(self._members, reconnect_timeout)
 
     @classmethod
@@ -89,7 +91,8 @@ class Fleet:
 
         `fleet`: a file as `coffer fleet` reads it (`nodes: [{ id: 7, address: "node-7.example.org:7443" }]`; for YAML,
         install `cofferdam[fleet]`), `dns:fleet.example.org:7443` for all addresses of a name, or nodes; default:
-        `COFFERDAM_FLEET`.
+        `COFFERDAM_FLEET`. The name is resolved again while one of its nodes does not answer, so that a node is found at
+        another address; nodes that are new are not.
         `token`, `tls`: for all nodes, as in `Client`.
         `node_timeout`: seconds that a node has for an answer about itself, for each page of a list, and before a sandbox
         goes to another one. `request_timeout`, `reconnect_timeout`: of the sandboxes, as in `Client`.
@@ -98,10 +101,11 @@ class Fleet:
         """
         if not node_timeout > 0:
             raise invalid("node_timeout: must be more than 0")
-        nodes = aside(named, fleet)
+        nodes, resolve = aside(named, fleet), None
         if isinstance(nodes, DnsName):
-            nodes = aside(resolved, nodes)
-        return cls(nodes, token, tls, node_timeout, request_timeout, reconnect_timeout)
+            resolve = partial(resolved, nodes)
+            nodes = aside(resolve)
+        return cls(nodes, token, tls, node_timeout, request_timeout, reconnect_timeout, resolve)
 
     def nodes(self) -> tuple[NodeInfo, ...]:
         """All nodes as they are now, also those that do not answer, in the order of the list."""

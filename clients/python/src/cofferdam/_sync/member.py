@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,8 @@ class Member:
         self.standing = Standing(node.weight)
         #: It is a second address of a node that the fleet has already.
         self.is_twin = False
+        #: Called when it has not answered.
+        self.when_away: Callable[[Member], None] | None = None
         self._numbers = numbers
         tls = tls if node.endpoint.startswith("https://") else None
         name = node.server_name
@@ -68,10 +71,23 @@ class Member:
         except Exception as error:
             judged = self.judged(error, timeout)
             if is_away(judged):
-                self.standing.failed()
+                self.failed()
             raise judged from None
         self.standing.answered(info)
         return info
+
+    def failed(self) -> None:
+        """It has not answered."""
+        self.standing.failed()
+        if self.when_away is not None:
+            self.when_away(self)
+
+    def move(self, to: Member, info: NodeInfo) -> None:
+        """Goes on at the address of another object for the same node, which has just answered this."""
+        self.endpoint = to.endpoint
+        self.ask._transport.move(to.ask._transport.settings)
+        self.client._transport.move(to.client._transport.settings)
+        self.standing.answered(replace(info, endpoint=to.endpoint))
 
     def judged(self, error: Exception, timeout: float | None = None) -> CofferdamError:
         """The error, or the better one for a node that takes too long, or whose answer cannot be read."""

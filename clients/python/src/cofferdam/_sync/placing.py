@@ -47,7 +47,7 @@ class Placing:
                 if not was_refused(error):
                     raise
                 if isinstance(error, NoConnection):
-                    member.standing.failed()
+                    member.failed()
                 passed_over.append(error)
                 continue
             finally:
