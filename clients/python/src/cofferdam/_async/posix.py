@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from cofferdam._async.sandbox import AsyncSandbox
 from cofferdam._results import LIMITS
-from cofferdam.errors import CofferdamError, CommandStopped, NotFound
+from cofferdam.errors import CofferdamError, CommandStopped, NotFound, RunNotReady
 from cofferdam.types import CommandResult
 
 HOME = "/workspace"
@@ -52,6 +52,10 @@ def is_mounted(path: str) -> bool:
     return any(path == mount or path.startswith(f"{mount}/") for mount in MOUNTS)
 
 
+class NeverRun(CommandResult):
+    """The result of a command whose sandbox was ended by its own programs before."""
+
+
 class Posix:
     """Commands in any directory, and files at any path."""
 
@@ -69,7 +73,7 @@ class Posix:
     ) -> CommandResult:
         """As a shell would: a program that is not there is exit code 127, one that cannot be run 126, one that a limit
         ended 137 or 153, and one that ended the worker beside it 137, each with what happened at the end of standard error.
-        Otherwise raises like `commands.run`.
+        So is each command after programs have ended the sandbox itself. Otherwise raises like `commands.run`.
         """
         data = stdin.encode() if isinstance(stdin, str) else stdin
         if data is not None and len(data) > LARGEST_INPUT:
@@ -91,6 +95,11 @@ class Posix:
             if error.fault != "program":
                 raise
             return replace(result, exit_code=result.exit_code or KILLED, stderr_bytes=result.stderr_bytes + told)
+        except RunNotReady as error:
+            # The same, for what ended the worker so often that the run ended, too.
+            if error.fault != "program":
+                raise
+            return NeverRun(error.call_id or "", KILLED, b"", f"{error.message}\n".encode(), fault="program")
         except CofferdamError as error:
             if "exit_code" not in error.details:
                 raise
@@ -135,6 +144,9 @@ class Posix:
         if result.ok:
             return
         said = result.stderr.strip()
+        if isinstance(result, NeverRun):
+            # Its files are gone with it.
+            raise FileNotFoundError(errno.ENOENT, said, path)
         for words, number in _REASONS.items():
             if said.endswith(words):
                 # The kind of OSError that belongs to the number.
