@@ -74,6 +74,8 @@ class Node:
         self.hangs = False
         #: Its log is for others.
         self.denies = False
+        #: Its lists have no last page.
+        self.goes_on = False
         #: Its lists are no messages.
         self.garbles = False
         #: Seconds for which it says nothing.
@@ -160,6 +162,8 @@ class Node:
         runs = [run for name, run in self.runs.items() if request.request_id in ("", name)]
         if request.page_size == 1:
             return v1.ListRunsResponse(runs=runs[:1])
+        if self.goes_on:
+            return v1.ListRunsResponse(runs=runs, next_page_token="more")
         # Pages of two.
         at = int(request.page_token or 0)
         more = str(at + 2) if at + 2 < len(runs) else ""

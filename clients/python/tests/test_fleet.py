@@ -697,6 +697,10 @@ def test_records_of_all_nodes_that_cannot_be_read_are_an_error(nodes: list[Node]
 def test_a_list_that_cannot_be_read_is_a_warning(fleet: Fleet, nodes: list[Node]) -> None:
     nodes[1].runs["x"] = v1.Run(run_id=id_of(2, 1), created_at=Timestamp(seconds=10**18))
     nodes[2].garbles = True
+    nodes[0].goes_on = True
+    with pytest.raises(DaemonUnreachable, match=r"node 1 .* has no end|the list of runs has no end"):
+        fleet.list_runs()
+    nodes[0].goes_on = False
     runs = fleet.list_runs()
     assert ([node.node for node in runs.missing], runs.items) == ([2, 3], ())
     assert "cannot be read" in runs.missing[0].failure

@@ -85,6 +85,7 @@ def test_commands_of_a_sandbox_that_its_programs_have_ended_have_failed() -> Non
     fault: Fault = "program"
     result = posix.run(["true"])
     assert (result.exit_code, result.stderr, result.fault) == (137, "the run has ended\n", "program")
+    assert posix.run(["cat"], stdin=bytes(2 * 1024 * 1024)) == result
     for use in (lambda: posix.read("/a"), lambda: posix.write("/a", b"")):
         with pytest.raises(FileNotFoundError, match="the run has ended"):
             use()

@@ -1,6 +1,6 @@
 /** `Fleet`: several daemons, each a node with a number. */
 
-import { DaemonUnreachable, Denied, InvalidArgument } from "./errors.js";
+import { DaemonUnreachable, Denied, InternalError, InvalidArgument } from "./errors.js";
 import { isName, type Mark, markOf, named, Position } from "./fleet-nodes.js";
 import type { Member } from "./member.js";
 import { Members } from "./members.js";
@@ -28,6 +28,9 @@ import {
   type RunState,
 } from "./types.js";
 import { Alert_State, Approval_State, Run_State } from "./v1.js";
+
+// Of a list of one node, with a thousand runs or 500 alerts each.
+const MOST_PAGES = 1000;
 
 /** Options of `Fleet.open`. `token` and `tls` are for all nodes. */
 export interface FleetOptions {
@@ -118,14 +121,19 @@ export class Fleet implements AsyncDisposable {
       const asking = questioning(member, options);
       const runs: RunInfo[] = [];
       let pageToken = "";
-      do {
-        const page = await member.ask.runs.listRuns({ pageSize: 1000, pageToken, state: wanted }, asking);
-        const fits = page.runs.filter((run) => Object.entries(metadata).every(([name, at]) => run.labels[name] === at));
+      for (let page = 0; page < MOST_PAGES; page++) {
+        const answer = await member.ask.runs.listRuns({ pageSize: 1000, pageToken, state: wanted }, asking);
+        const fits = answer.runs.filter((run) =>
+          Object.entries(metadata).every(([name, at]) => run.labels[name] === at),
+        );
         runs.push(...fits.map(results.runInfo));
-        pageToken = page.nextPageToken;
-      } while (pageToken !== "");
-      return runs;
-    });
+        pageToken = answer.nextPageToken;
+        if (pageToken === "") {
+          return runs;
+        }
+      }
+      throw new InternalError("the list of runs has no end");
+    }, options.signal);
     return sorted(found, (run) => -timeOf(run.createdAt));
   }
 
@@ -138,7 +146,7 @@ export class Fleet implements AsyncDisposable {
     const found = await this.#members.gather(async (member) => {
       const answer = await member.ask.approvals.listApprovals({ state: wanted }, questioning(member, options));
       return answer.approvals.map(results.approval);
-    });
+    }, options.signal);
     return sorted(found, (approval) => timeOf(approval.createdAt));
   }
 
@@ -150,13 +158,16 @@ export class Fleet implements AsyncDisposable {
       const asking = questioning(member, options);
       const alerts: AlertInfo[] = [];
       let pageToken = "";
-      do {
-        const page = await member.ask.alerts.listAlerts({ pageSize: 500, pageToken, state: wanted }, asking);
-        alerts.push(...page.alerts.map(results.alert));
-        pageToken = page.nextPageToken;
-      } while (pageToken !== "");
-      return alerts;
-    });
+      for (let page = 0; page < MOST_PAGES; page++) {
+        const answer = await member.ask.alerts.listAlerts({ pageSize: 500, pageToken, state: wanted }, asking);
+        alerts.push(...answer.alerts.map(results.alert));
+        pageToken = answer.nextPageToken;
+        if (pageToken === "") {
+          return alerts;
+        }
+      }
+      throw new InternalError("the list of alerts has no end");
+    }, options.signal);
     return sorted(found, (alert) => -timeOf(alert.raisedAt));
   }
 

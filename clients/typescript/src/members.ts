@@ -82,17 +82,18 @@ export class Members {
   }
 
   /** The answers of all nodes, and the nodes without one. */
-  async gather<T>(question: Question<T>): Promise<Gathered<T>> {
+  async gather<T>(question: Question<T>, signal?: AbortSignal): Promise<Gathered<T>> {
     const missing: NodeInfo[] = [];
     const limited: RateLimited[] = [];
     const ask = async (member: Member): Promise<readonly OfNode<T>[]> => {
       try {
         if (member.number === null) {
-          await member.look();
+          await member.look({ signal });
         }
         const items = member.isTwin ? [] : await question(member);
         return items.map((item) => ({ node: member.number ?? 0, item }));
       } catch (error) {
+        signal?.throwIfAborted();
         const judged = member.judged(error);
         if (!isAway(judged)) {
           throw judged;

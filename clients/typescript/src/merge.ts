@@ -271,13 +271,13 @@ export async function* merged<T>(
         if (!merging.follow || !feeds.every((feed) => feed.isLost || feed.hasEnded)) {
           missed.restore();
         } else if (missed.pause() === null) {
-          throw noneAnswers(feeds.map(({ failure }) => failure));
+          throw noneAnswers(feeds.map(({ failure }) => failure).filter(Boolean));
         }
       }
       await bell.wait(STEP);
     }
     if (feeds.every((feed) => feed.isLost)) {
-      throw noneAnswers(feeds.map(({ failure }) => failure));
+      throw noneAnswers(feeds.map(({ failure }) => failure).filter(Boolean));
     }
   } finally {
     end.abort();

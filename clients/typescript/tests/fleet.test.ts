@@ -690,6 +690,10 @@ test("a list that cannot be read is a warning", async () => {
   two.runs.set("x", { runId: idOf(2, 1), createdAt: { seconds: 10n ** 18n, nanos: 0 } });
   const { items, missing } = await fleet.listRuns();
   assert.deepEqual([items, missing.map(({ node }) => node)], [[], [2]]);
+  three.goesOn = true;
+  const [, last] = (await fleet.listRuns()).missing;
+  assert.deepEqual([last?.node, last?.failure], [3, "the list of runs has no end"]);
+  await assert.rejects(fleet.listRuns({ signal: AbortSignal.abort(new TypeError("enough")) }), new TypeError("enough"));
 });
 
 test("a node that refuses a stream ends it", async () => {

@@ -100,6 +100,8 @@ export class Node {
   lags = 0;
   /** A reason with which lists are refused. */
   refusesLists = "";
+  /** Its lists have no last page. */
+  goesOn = false;
   /** Streams of events that end after one of them, as those of a daemon that stops. */
   cuts = 0;
   /** Its log is for others. */
@@ -271,6 +273,9 @@ export class Node {
       const found = [...this.runs].filter(([name]) => requestId === "" || requestId === name).map(([, run]) => run);
       if (pageSize === 1) {
         return { runs: found.slice(0, 1) };
+      }
+      if (this.goesOn) {
+        return { runs: found, nextPageToken: "more" };
       }
       // Pages of two.
       const at = Number(pageToken);

@@ -25,7 +25,7 @@ from cofferdam._async.transport import aside
 from cofferdam._fleet import DnsName, FleetCreateOptions, Mark, Position, invalid, named
 from cofferdam._node import node_of
 from cofferdam._options import OnAwaitingApproval
-from cofferdam.errors import DaemonUnreachable, Denied
+from cofferdam.errors import DaemonUnreachable, Denied, InternalError
 from cofferdam.types import (
     AlertInfo,
     ApprovalInfo,
@@ -42,6 +42,8 @@ from cofferdam.types import (
 
 Item = TypeVar("Item")
 
+# Of a list of one node, with a thousand runs or 500 alerts each.
+MOST_PAGES = 1000
 # The time of what has none.
 NEVER = datetime.fromtimestamp(0, timezone.utc)
 
@@ -121,12 +123,13 @@ class AsyncFleet:
             if state is not None:
                 request.state = v1.Run.State.Value(state.upper())
             runs: list[RunInfo] = []
-            while True:
+            for _ in range(MOST_PAGES):
                 page = await member.ask.runs.list_runs(request, timeout=member.timeout)
                 runs.extend(_results.run_info(run) for run in page.runs if (metadata or {}).items() <= run.labels.items())
                 if not page.next_page_token:
                     return runs
                 request.page_token = page.next_page_token
+            raise InternalError("the list of runs has no end")
 
         found = await self._members.gather(ask)
         items = sorted(found.items, key=lambda one: one.item.created_at or NEVER, reverse=True)
@@ -153,12 +156,13 @@ class AsyncFleet:
             if state is not None:
                 request.state = v1.Alert.State.Value(state.upper())
             alerts: list[AlertInfo] = []
-            while True:
+            for _ in range(MOST_PAGES):
                 page = await member.ask.alerts.list_alerts(request, timeout=member.timeout)
                 alerts.extend(_results.alert(one) for one in page.alerts)
                 if not page.next_page_token:
                     return alerts
                 request.page_token = page.next_page_token
+            raise InternalError("the list of alerts has no end")
 
         found = await self._members.gather(ask)
         items = sorted(found.items, key=lambda one: one.item.raised_at or NEVER, reverse=True)

@@ -235,12 +235,12 @@ def merged(
                     continue
             elif follow and all(feed.is_lost or feed.has_ended for feed in feeds):
                 if missed.pause() is None:
-                    raise none_answers([feed.failure for feed in feeds])
+                    raise none_answers([feed.failure for feed in feeds if feed.failure])
             else:
                 missed.restore()
             sleep(STEP)
         if all(feed.is_lost for feed in feeds):
-            raise none_answers([feed.failure for feed in feeds])
+            raise none_answers([feed.failure for feed in feeds if feed.failure])
     finally:
         for feed in feeds:
             feed.close()

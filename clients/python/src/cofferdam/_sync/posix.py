@@ -117,11 +117,17 @@ class Posix:
     ) -> CommandResult:
         """By a file, which is empty afterwards: not every profile lets a command delete."""
         file = f"/tmp/.stdin-{uuid.uuid4().hex}"
-        self.write(file, data)
+        written = self._written(file, data, append=False)
+        if isinstance(written, NeverRun):
+            return written
+        self._check(written, file)
         try:
             return self.run(["/bin/sh", "-c", _FROM_FILE, "sh", file, *argv], cwd=cwd, env=env, timeout=timeout)
         finally:
-            self.write(file, b"")
+            emptied = self._written(file, b"", append=False)
+            # A command that has ended the sandbox has a result.
+            if not isinstance(emptied, NeverRun):
+                self._check(emptied, file)
 
     def read(self, path: str) -> bytes:
         """A file of at most 64 MiB. Raises `FileNotFoundError`, `IsADirectoryError`, `PermissionError` and others."""
@@ -133,12 +139,18 @@ class Posix:
 
     def write(self, path: str, data: bytes, *, append: bool = False) -> None:
         """In place; directories are made. More than 768 KiB are written in pieces. Raises like `read`."""
+        self._check(self._written(path, data, append=append), path)
+
+    def _written(self, path: str, data: bytes, *, append: bool) -> CommandResult:
+        """The result of the command that has written the last piece, or that has failed."""
         script = _APPEND if append else _MAKE
         for at in range(0, max(len(data), 1), PIECE):
             piece = base64.b64encode(data[at : at + PIECE])
             result = self.run(["/bin/sh", "-c", script, "sh", path], env={"LC_ALL": "C"}, stdin=piece)
-            self._check(result, path)
+            if not result.ok:
+                break
             script = _APPEND
+        return result
 
     @staticmethod
     def _check(result: CommandResult, path: str) -> None:
