@@ -67,7 +67,7 @@ export class Moving {
     }
   }
 
-  /** The node that is away and was found. One whose number nobody knows is it if its own address is no longer there. */
+  /** The node that is away and was found. One without a known number is it if its own address is no longer there. */
   #missed(found: Member, addresses: ReadonlySet<string>): Member | undefined {
     const known = this.#members.filter(({ isTwin }) => !isTwin);
     const same = known.filter(({ number }) => number === found.number);

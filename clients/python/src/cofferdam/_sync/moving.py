@@ -70,7 +70,7 @@ class Moving:
             found.close()
 
     def _missed(self, found: Member, addresses: set[str]) -> Member | None:
-        """The node that is away and was found. One whose number nobody knows is it if its own address is no longer there."""
+        """The node that is away and was found. One without a known number is it if its own address is no longer there."""
         known = [member for member in self._members if not member.is_twin]
         same = [member for member in known if member.number == found.number]
         missed = same or [member for member in known if member.number is None and member.endpoint not in addresses]

@@ -1,4 +1,4 @@
-"""Leases of sandboxes whose owner may die: the daemon ends a sandbox whose lease nobody renews."""
+"""Leases of sandboxes whose owner may die: the daemon ends a sandbox whose lease is not renewed."""
 
 from cofferdam import AsyncSandbox
 

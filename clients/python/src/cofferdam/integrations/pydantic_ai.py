@@ -53,7 +53,7 @@ class CofferdamWorkspaceBackend:
         """`ref`: of a sandbox that is there; default: a new one is made, of this profile and image.
 
         `lease`: seconds for which a new one outlives its program, or the event loop, which renew it; None: it stays until
-        `delete_workspace`. Whoever attaches to a sandbox with a lease renews it, too.
+        `delete_workspace`. A backend that attaches to a sandbox with a lease renews it, too.
         """
         if ref is not None and ref.provider != PROVIDER:
             raise ValueError(f"ref: is of {ref.provider}, not of {PROVIDER}")
