@@ -69,8 +69,16 @@ class Node:
         #: Streams of events that end after one of them, as those of a daemon that stops, and the reason that it gives.
         self.cuts = 0
         self.cut_reason = ""
+        #: Its log never ends, and each record is older than those of others.
+        self.floods = False
+        #: Its log never ends, and has no record.
+        self.hangs = False
         #: Its log is for others.
         self.denies = False
+        #: Its lists have no last page.
+        self.goes_on = False
+        #: Its lists are no messages.
+        self.garbles = False
         #: Seconds for which it says nothing.
         self.silent_for = 0.0
         self.events: list[v1.AuditEvent] = []
@@ -95,15 +103,28 @@ class Node:
 
     def start(self) -> None:
         self._ended = threading.Event()
-        self._proxy = Proxy(self._place / f"{self.number}.sock", f"unix:{self._place}/{self.number}.inner")
+        self._proxy = self.at(self._path)
+
+    @property
+    def _path(self) -> Path:
+        return Path(self.socket.removeprefix("unix:"))
+
+    def at(self, path: Path) -> Proxy:
+        """Another address of it."""
+        return Proxy(path, f"unix:{self._place}/{self.number}.inner")
 
     def kill(self) -> None:
         """Breaks all connections, and takes no others. From a handler, too."""
         self._ended.set()
         if self._proxy is not None:
             self._proxy.close()
-            (self._place / f"{self.number}.sock").unlink()
+            self._path.unlink()
             self._proxy = None
+
+    def mute(self) -> None:
+        """Has it hang: the connections that there are carry nothing from it."""
+        if self._proxy is not None:
+            self._proxy.mute()
 
     def die(self) -> None:
         """Kills it, and waits until clients have noticed: a request that is sent before may have been carried out."""
@@ -137,9 +158,13 @@ class Node:
     def list_runs(self, request: v1.ListRunsRequest) -> v1.ListRunsResponse:
         if self.refuses_lists:
             raise Refused(self.refuses_lists, grpc.StatusCode.INTERNAL)
+        if self.garbles:
+            return GARBAGE
         runs = [run for name, run in self.runs.items() if request.request_id in ("", name)]
         if request.page_size == 1:
             return v1.ListRunsResponse(runs=runs[:1])
+        if self.goes_on:
+            return v1.ListRunsResponse(runs=runs, next_page_token="more")
         # Pages of two.
         at = int(request.page_token or 0)
         more = str(at + 2) if at + 2 < len(runs) else ""
@@ -212,6 +237,13 @@ class Node:
             yield from (v1.StreamEventsResponse(event=event) for event in self.events[-1:])
             return
         at = request.after_sequence
+        while self.floods and not self._ended.is_set():
+            at += 1
+            record = f'{{"log":"{self.log}"}}'
+            yield v1.StreamEventsResponse(event=v1.AuditEvent(sequence=at, time=stamp(1), record_json=record))
+        if self.hangs:
+            self._ended.wait()
+            return
         if self.cuts:
             self.cuts -= 1
             yield v1.StreamEventsResponse(event=self.events[at])
@@ -259,8 +291,11 @@ METHODS = {
 }
 
 
+GARBAGE = v1.ListRunsResponse(next_page_token="not a message")
+
+
 def serialized(message: Message) -> bytes:
-    return message.SerializeToString()
+    return b"\xff\xff\xff" if message is GARBAGE else message.SerializeToString()
 
 
 class Handler(grpc.GenericRpcHandler):

@@ -400,7 +400,7 @@ def test_a_reason_of_a_later_daemon_is_an_error_like_any_other() -> None:
     [
         (grpc.StatusCode.UNAVAILABLE, errors.DaemonUnreachable),
         (grpc.StatusCode.UNAUTHENTICATED, errors.AuthenticationFailed),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, errors.TimedOut),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, errors.DaemonTimedOut),
         (grpc.StatusCode.DATA_LOSS, errors.InternalError),
         (grpc.StatusCode.UNIMPLEMENTED, errors.CofferdamError),
     ],
@@ -414,6 +414,7 @@ def test_a_status_without_a_reason_is_mapped_by_its_code(
 ) -> None:
     error = refused(Failed(code, trailers))
     assert (type(error), error.reason) == (kind, "")
+    assert isinstance(error, errors.InfrastructureError) == (error.fault == "infrastructure")
 
 
 async def written_to_a_call_that_ended() -> grpc.aio.AioRpcError:
@@ -441,6 +442,11 @@ def test_a_message_that_could_not_be_sent_is_a_lost_connection() -> None:
     assert type(refused(error)) is errors.DaemonUnreachable
     told = Failed(grpc.StatusCode.INTERNAL, details="another")
     assert type(refused(told)) is errors.InternalError
+
+
+def test_a_deadline_that_is_over_at_the_daemon_first_is_one() -> None:
+    told = Failed(grpc.StatusCode.CANCELLED, details="Timeout expired")
+    assert type(refused(told)) is errors.DaemonTimedOut
 
 
 def test_errors_are_of_the_kind_that_python_has() -> None:

@@ -17,17 +17,21 @@ from typing import Any
 import grpc
 import pytest
 from daemon import Daemon
+from google.protobuf.timestamp_pb2 import Timestamp
 from nodes import Node, Refused, id_of, stamp
 
 from cofferdam import (
     AsyncFleet,
     Base,
+    Cancelled,
     Client,
+    DaemonTimedOut,
     DaemonUnreachable,
     Denied,
     Fleet,
     FleetEvent,
     FleetNode,
+    InfrastructureError,
     InvalidArgument,
     NodeInfo,
     NodeLostError,
@@ -41,6 +45,8 @@ from cofferdam import (
 from cofferdam._async.members import resolved
 from cofferdam._fleet import FLEET_VARIABLE, Mark, Position, draw, named, read
 from cofferdam._node import node_of
+from cofferdam._settings import CHANNEL_OPTIONS
+from cofferdam._sync.merge import Clock
 from cofferdam._sync.transport import Background
 
 # Seconds that a question to a fleet with a node that is away may take, with a margin for a busy machine.
@@ -131,6 +137,31 @@ def test_a_limit_of_all_nodes_is_no_failure_of_them(fleet: Fleet, nodes: list[No
         node.refuses_lists = "RATE_LIMITED"
     with pytest.raises(RateLimited):
         fleet.list_runs()
+
+
+def test_a_daemon_that_hangs_ends_no_stream_later_than_its_signs_of_life(
+    nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms")
+    brief = dict.fromkeys(names, 300)
+    assert brief.keys() <= dict(CHANNEL_OPTIONS).keys()
+    monkeypatch.setattr("cofferdam._settings.CHANNEL_OPTIONS", list({**dict(CHANNEL_OPTIONS), **brief}.items()))
+    nodes[0].runs["r"] = v1.Run(run_id=id_of(1, 1))
+    with Client(nodes[0].socket) as client, closing(client.runs.watch_runs(v1.WatchRunsRequest())) as stream:
+        next(stream)
+        nodes[0].mute()
+        begun = time.monotonic()
+        with pytest.raises(DaemonUnreachable):
+            next(stream)
+        assert time.monotonic() - begun < 5
+
+
+def test_a_request_that_is_not_answered_in_time_is_a_failure_of_the_infrastructure(nodes: list[Node]) -> None:
+    nodes[0].silent_for = 1.0
+    with Client(nodes[0].socket, request_timeout=0.2) as client, pytest.raises(DaemonTimedOut) as late:
+        client.runs.list_runs(v1.ListRunsRequest())
+    assert isinstance(late.value, InfrastructureError)
+    assert (late.value.fault, late.value.retry_safe) == ("infrastructure", False)
 
 
 def test_a_silent_node_costs_its_time_once(fleet: Fleet, nodes: list[Node]) -> None:
@@ -413,6 +444,31 @@ def test_a_create_that_is_cancelled_leaves_no_run(nodes: list[Node]) -> None:
     assert nodes[0].stopped == [run.run_id for run in nodes[0].runs.values()]
 
 
+def test_a_create_that_is_cancelled_while_its_node_is_away_leaves_no_run(nodes: list[Node]) -> None:
+    nodes[1].used_runs = nodes[2].used_runs = 90
+    lost = threading.Event()
+
+    def lose() -> None:
+        nodes[0].kill()
+        lost.set()
+
+    nodes[0].before_answer = lose
+
+    async def cancel() -> None:
+        async with await AsyncFleet.open([node.listed for node in nodes]) as fleet:
+            making = asyncio.create_task(fleet.create(profile="p"))
+            await asyncio.to_thread(lost.wait)
+            making.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await making
+            await asyncio.sleep(0.5)
+            nodes[0].start()
+
+    asyncio.run(cancel())
+    assert len(nodes[0].runs) == 1
+    assert nodes[0].stopped == [run.run_id for run in nodes[0].runs.values()]
+
+
 @pytest.mark.parametrize("creates", [100])
 def test_a_node_that_dies_meanwhile_loses_no_create_and_doubles_none(nodes: list[Node], creates: int) -> None:
     for node in nodes:
@@ -511,6 +567,90 @@ def test_events_of_now_are_put_in_order(fleet: Fleet, nodes: list[Node]) -> None
         assert seen([next(stream), next(stream)]) == [(1, 2), (3, 2)]
 
 
+def test_a_node_that_always_sends_earlier_records_hides_none_of_others(
+    fleet: Fleet, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cofferdam._sync.merge.LONGEST_WAIT", 0.2)
+    nodes[0].floods = True
+    for at in range(50):
+        nodes[1].record(1_000_000_000 + at)
+    others: list[int] = []
+    with closing(fleet.watch_events()) as stream:
+        until = time.monotonic() + 20
+        while len(others) < 50:
+            assert time.monotonic() < until
+            event = next(stream)
+            if event.node != 1:
+                others.append(event.event.sequence)
+    assert others == list(range(1, 51))
+
+
+def test_the_time_of_its_taker_is_none_that_an_item_waits() -> None:
+    clock = Clock()
+    begun = clock.now()
+    for _ in range(2):
+        clock.leave()
+        time.sleep(0.2)
+        assert clock.now() < begun + 0.2
+        clock.back()
+    assert clock.now() < begun + 0.2
+    time.sleep(0.2)
+    assert clock.now() >= begun + 0.2
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_fleet_that_is_closed_ends_the_streams_of_other_threads(nodes: list[Node], follow: bool) -> None:
+    nodes[0].record(1)
+    # Without an end, so that a stream that does not follow waits for it.
+    nodes[2].hangs = True
+    fleet = opened(nodes)
+    ends: list[BaseException] = []
+
+    def read() -> None:
+        with closing(fleet.watch_events(follow=follow)) as stream:
+            try:
+                list(stream)
+            except Exception as error:
+                ends.append(error)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    time.sleep(0.5)
+    fleet.close()
+    reader.join(5)
+    assert [type(error) for error in ends] == [Cancelled]
+
+
+def test_a_fleet_is_closed_while_nobody_reads_its_stream(nodes: list[Node]) -> None:
+    for second in range(300):
+        nodes[0].record(second)
+    fleet = opened(nodes)
+    stream = fleet.watch_events()
+    assert seen([next(stream)]) == [(1, 1)]
+    closing_it = threading.Thread(target=fleet.close, daemon=True)
+    closing_it.start()
+    closing_it.join(5)
+    assert not closing_it.is_alive()
+    with pytest.raises(Cancelled):
+        list(stream)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_fleet_that_is_closed_ends_the_streams_of_other_tasks(nodes: list[Node], follow: bool) -> None:
+    nodes[2].hangs = True
+
+    async def close() -> None:
+        fleet = await AsyncFleet.open([node.listed for node in nodes])
+        stream = fleet.watch_events(follow=follow)
+        reading = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0.3)
+        await fleet.close()
+        with pytest.raises(Cancelled):
+            await asyncio.wait_for(reading, 5)
+
+    asyncio.run(close())
+
+
 def test_a_fleet_that_is_gone_ends_a_stream(nodes: list[Node]) -> None:
     nodes[0].record(1)
     with opened(nodes, patience=0.5) as fleet, closing(fleet.watch_events()) as stream:
@@ -523,12 +663,53 @@ def test_a_fleet_that_is_gone_ends_a_stream(nodes: list[Node]) -> None:
             list(fleet.watch_events(follow=False))
 
 
-@pytest.mark.parametrize("follow", [False, True])
-def test_an_answer_that_cannot_be_read_is_an_error(fleet: Fleet, nodes: list[Node], follow: bool) -> None:
+@pytest.mark.parametrize(
+    "record",
+    [
+        v1.AuditEvent(sequence=1, time=stamp(2), record_json="{"),
+        v1.AuditEvent(sequence=1, time=stamp(2), record_json="null"),
+        v1.AuditEvent(sequence=1, time=stamp(2), record_json="{}"),
+        v1.AuditEvent(sequence=1, time=stamp(2), record_json="[" * 100_000),
+        v1.AuditEvent(sequence=1, time=Timestamp(seconds=10**18), record_json=f'{{"log":"{2:032x}"}}'),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_a_warning(fleet: Fleet, nodes: list[Node], record: v1.AuditEvent) -> None:
+    nodes[1].events.append(record)
     nodes[0].record(1)
-    nodes[1].events.append(v1.AuditEvent(sequence=1, time=stamp(2), record_json="{"))
-    with pytest.raises(ValueError, match="Expecting"):
-        list(fleet.watch_events(follow=follow))
+    nodes[2].record(3)
+    told: list[NodeInfo] = []
+    assert seen(list(fleet.watch_events(follow=False, on_node=told.append))) == [(1, 1), (3, 1)]
+    assert [node.node for node in told] == [2]
+    with closing(fleet.watch_events(on_node=told.append)) as stream:
+        assert seen([next(stream), next(stream)]) == [(1, 1), (3, 1)]
+    assert [node.state for node in told[:2]] == ["unreachable", "unreachable"]
+
+
+def test_records_of_all_nodes_that_cannot_be_read_are_an_error(nodes: list[Node]) -> None:
+    for node in nodes:
+        node.events.append(v1.AuditEvent(sequence=1, time=stamp(2), record_json="{"))
+    with opened(nodes, patience=0.5) as fleet:
+        for follow in (False, True):
+            with pytest.raises(DaemonUnreachable, match=r"no node of the fleet answers: node 1 .* cannot be read"):
+                list(fleet.watch_events(follow=follow))
+
+
+def test_a_list_that_cannot_be_read_is_a_warning(fleet: Fleet, nodes: list[Node]) -> None:
+    nodes[1].runs["x"] = v1.Run(run_id=id_of(2, 1), created_at=Timestamp(seconds=10**18))
+    nodes[2].garbles = True
+    nodes[0].goes_on = True
+    with pytest.raises(DaemonUnreachable, match=r"node 1 .* has no end|the list of runs has no end"):
+        fleet.list_runs()
+    nodes[0].goes_on = False
+    runs = fleet.list_runs()
+    assert ([node.node for node in runs.missing], runs.items) == ([2, 3], ())
+    assert "cannot be read" in runs.missing[0].failure
+
+    async def list_them() -> None:
+        async with await AsyncFleet.open([node.listed for node in nodes]) as fleet:
+            assert [node.node for node in (await fleet.list_runs()).missing] == [2, 3]
+
+    asyncio.run(list_them())
 
 
 def test_a_node_that_refuses_a_stream_ends_it(fleet: Fleet, nodes: list[Node]) -> None:
@@ -694,6 +875,88 @@ def test_a_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
+@pytest.fixture
+def name(nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses of a name: those of the nodes at first."""
+    addresses = [node.socket for node in nodes]
+    for half in ("_async", "_sync"):
+        found = lambda name: [FleetNode(None, address) for address in addresses]  # noqa: E731
+        monkeypatch.setattr(f"cofferdam.{half}.fleet.resolved", found)
+        monkeypatch.setattr(f"cofferdam.{half}.moving.REST", 0.1)
+    return addresses
+
+
+def await_all(fleet: Fleet) -> None:
+    """Until each node answers."""
+    until = time.monotonic() + 10
+    while fleet.list_runs().missing:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_node_that_is_away_is_found_at_its_second_address(nodes: list[Node], name: list[str], tmp_path: Path) -> None:
+    nodes[1].used_runs = nodes[2].used_runs = 90
+    second = nodes[0].at(tmp_path / "second.sock")
+    name.append(second.endpoint)
+    with Fleet.open("dns:fleet.example.org", node_timeout=2.0) as fleet:
+        at = {node.node: node.endpoint for node in fleet.nodes()}
+        assert sorted(node or 0 for node in at) == [1, 2, 3]
+        sandbox = fleet.create(profile="p")
+        # Which of its addresses answers first is chance.
+        if at[1] == second.endpoint:
+            second.close()
+            (tmp_path / "second.sock").unlink()
+        else:
+            nodes[0].kill()
+        await_all(fleet)
+        moved = {node.node: node.endpoint for node in fleet.nodes()}
+        assert moved == {**at, 1: second.endpoint if at[1] == nodes[0].socket else nodes[0].socket}
+        # The sandboxes of the node are there, too.
+        assert node_of(sandbox.run_id) == 1
+        assert sandbox.info().run_id == sandbox.run_id
+    second.close()
+
+
+def test_a_name_is_resolved_again_for_a_node_that_is_away(nodes: list[Node], name: list[str], tmp_path: Path) -> None:
+    told: list[NodeInfo] = []
+    with Fleet.open("dns:fleet.example.org", node_timeout=2.0) as fleet:
+        with closing(fleet.watch_events(on_node=told.append)) as stream:
+            nodes[0].record(1)
+            assert seen([next(stream)]) == [(1, 1)]
+            nodes[0].kill()
+            name[0] = nodes[0].socket = f"unix:{tmp_path}/moved.sock"
+            nodes[0].start()
+            nodes[0].record(2)
+            assert seen([next(stream)]) == [(1, 2)]
+        assert [(node.node, node.state) for node in told] == [(1, "unreachable"), (1, "serving")]
+        assert told[1].endpoint == nodes[0].socket
+        # Two nodes exchange their addresses.
+        nodes[1].kill()
+        nodes[2].kill()
+        nodes[1].socket, nodes[2].socket = nodes[2].socket, nodes[1].socket
+        nodes[1].start()
+        nodes[2].start()
+        await_all(fleet)
+        assert {node.node: node.endpoint for node in fleet.nodes()} == {node.number: node.socket for node in nodes}
+
+
+def test_a_node_that_never_answered_is_found_by_a_name(nodes: list[Node], name: list[str], tmp_path: Path) -> None:
+    nodes[2].kill()
+
+    async def find() -> None:
+        async with await AsyncFleet.open("dns:fleet.example.org", node_timeout=2.0) as fleet:
+            assert [node.node for node in (await fleet.list_runs()).missing] == [None]
+            name[2] = nodes[2].socket = f"unix:{tmp_path}/moved.sock"
+            nodes[2].start()
+            until = time.monotonic() + 10
+            while (await fleet.list_runs()).missing:
+                assert time.monotonic() < until
+                await asyncio.sleep(0.05)
+            assert [node.node for node in await fleet.nodes()] == [1, 2, 3]
+
+    asyncio.run(find())
+
+
 def test_a_node_needs_an_endpoint_and_a_server_name_needs_tls() -> None:
     with pytest.raises(InvalidArgument, match="endpoint"):
         Fleet.open([FleetNode(1, "")])
@@ -702,6 +965,20 @@ def test_a_node_needs_an_endpoint_and_a_server_name_needs_tls() -> None:
             Fleet.open([FleetNode(1, endpoint, name)])
     with pytest.raises(InvalidArgument, match="node_timeout"):
         Fleet.open([FleetNode(1, "unix:/x")], node_timeout=0.0)
+
+
+def test_a_position_forgets_nodes_that_left_before_it_is_too_long_to_be_read() -> None:
+    position = Position()
+    fleet = range(100, 700)
+    for node in range(1, 700):
+        position.saw(node, Mark(b"l" * 16, node), fleet)
+    assert Position.read(position.written()) == position
+    assert position.of.keys() == set(range(188, 700))
+    # One that left stays as long as there is room.
+    position = Position()
+    for node in (1, 2):
+        position.saw(node, Mark(b"l" * 16, node), {2})
+    assert position.of.keys() == {1, 2}
 
 
 def test_a_position_that_is_none_is_refused() -> None:

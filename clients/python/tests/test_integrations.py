@@ -18,14 +18,18 @@ from cofferdam import (
     CommandResult,
     CommandTimedOut,
     NotFound,
+    RunLost,
+    RunNotReady,
     Sandbox,
 )
 from cofferdam._async.posix import Posix as AsyncPosix
+from cofferdam._status import Blame, made_of
 from cofferdam._sync.posix import Posix, is_mounted
 from cofferdam.integrations._archive import _unpack, download, upload
 from cofferdam.integrations._image import pack
 from cofferdam.integrations._session import BashSession
 from cofferdam.integrations._shell import merged, said, said_of
+from cofferdam.types import Fault
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +74,26 @@ def test_a_command_that_ended_its_own_worker_has_failed(code: int | None) -> Non
     assert (result.exit_code, result.stdout, result.stderr) == (code or 137, "out", "the worker was ended\n")
     stopped = CommandInterrupted("the run was stopped", CommandResult("c", code, b"", b"", fault="caller"))
     with pytest.raises(CommandInterrupted):
+        posix.run(["true"])
+
+
+def test_commands_of_a_sandbox_that_its_programs_have_ended_have_failed() -> None:
+    def run(*_: object, **__: object) -> None:
+        raise made_of("RUN_LOST", "the run has ended", {}, None, None, Blame(fault))
+
+    posix = Posix(cast(Sandbox, SimpleNamespace(commands=SimpleNamespace(run=run))))
+    fault: Fault = "program"
+    result = posix.run(["true"])
+    assert (result.exit_code, result.stderr, result.fault) == (137, "the run has ended\n", "program")
+    assert posix.run(["cat"], stdin=bytes(2 * 1024 * 1024)) == result
+    for use in (lambda: posix.read("/a"), lambda: posix.write("/a", b"")):
+        with pytest.raises(FileNotFoundError, match="the run has ended"):
+            use()
+    fault = "infrastructure"
+    with pytest.raises(RunLost):
+        posix.run(["true"])
+    fault = "caller"
+    with pytest.raises(RunNotReady):
         posix.run(["true"])
 
 

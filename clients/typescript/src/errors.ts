@@ -260,6 +260,13 @@ export class NodeFull extends Overloaded {
 /** The time was over. */
 export class TimedOut extends CofferdamError {}
 
+/** The daemon did not answer within the time of the request, which may have been carried out. */
+export class DaemonTimedOut extends TimedOut {
+  protected static override readonly HINT: string =
+    "Check the present state before you repeat it. `coffer doctor` says if the daemon works.";
+  protected static override readonly FAULT: Fault = "infrastructure";
+}
+
 /** Somebody cancelled the call, or its run ended. */
 export class Cancelled extends CofferdamError {}
 

@@ -11,6 +11,7 @@ import {
   InfrastructureError,
   InternalError,
   InvalidArgument,
+  LimitExceeded,
   NoConnection,
   RateLimited,
   TimedOut,
@@ -45,8 +46,14 @@ const KEYS: ReadonlySet<string> = new Set(["id", "address", "server_name", "weig
 /** True if the node does not answer, cannot work now, or is another one: of a fleet that is a warning. */
 export function isAway(error: unknown): error is CofferdamError {
   const isAnswer = [RateLimited, Unavailable, WrongNodeError].some((kind) => error instanceof kind);
-  const isInternal = error instanceof CofferdamError && error.reason === "INTERNAL";
+  const isInternal = error instanceof CofferdamError && (error.reason === "INTERNAL" || isUnexplained(error));
   return isAnswer || isInternal || error instanceof NoConnection || error instanceof TimedOut;
+}
+
+/** Each refusal of a daemon has a reason: this node is broken, is older, or is none. */
+function isUnexplained(error: CofferdamError): boolean {
+  const kinds = [CofferdamError, InternalError, LimitExceeded];
+  return error.reason === "" && kinds.some((kind) => error.constructor === kind);
 }
 
 /** True if the node itself has not said how the request ended. */
@@ -84,6 +91,12 @@ export function homeOf(workspace: Workspace | undefined): string {
     default:
       return "";
   }
+}
+
+/** True if the fleet is a DNS name, whose addresses may change. */
+export function isName(given: string | readonly FleetNode[] | undefined): boolean {
+  const fleet = given ?? process.env[FLEET_VARIABLE];
+  return typeof fleet === "string" && fleet.startsWith("dns:");
 }
 
 /** The nodes of a list, a file or a DNS name. */
@@ -239,8 +252,14 @@ export function markOf(event: AuditEvent): Mark {
   if (typeof log !== "string" || !LOG.test(log)) {
     throw new InternalError("a record of the audit log names no log");
   }
+  if (!Number.isSafeInteger(event.sequence)) {
+    throw new InternalError("a record of the audit log has a number that none can have");
+  }
   return { log, sequence: event.sequence };
 }
+
+/** The numbers of the nodes of a fleet. */
+export type Numbers = Pick<ReadonlySet<number>, "has">;
 
 /** By node: the last record of its log that was seen. Written as `coffer --fleet audit tail` writes it. */
 export class Position {
@@ -262,7 +281,10 @@ export class Position {
       if (node === 0 || this.#of.has(node)) {
         throw wrong();
       }
-      this.saw(node, { log, sequence: Number(raw.readBigUInt64BE(at + 2 + LOG_SIZE)) });
+      const sequence = Number(raw.readBigUInt64BE(at + 2 + LOG_SIZE));
+      if (Number.isSafeInteger(sequence)) {
+        this.#of.set(node, { log, sequence });
+      }
     }
   }
 
@@ -278,7 +300,16 @@ export class Position {
     return end === null || (seen !== undefined && seen.log === end.log && seen.sequence >= end.sequence);
   }
 
-  saw(node: number, mark: Mark): void {
+  /**
+   * Takes the last record of a node. Where there are too many nodes, one that left the fleet is forgotten.
+   *
+   * Others that left stay: a node may be back in the list, and goes on where it was.
+   */
+  saw(node: number, mark: Mark, fleet: Numbers): void {
+    if (!this.#of.has(node) && this.#of.size >= MOST_NODES) {
+      const left = [...this.#of.keys()].filter((number) => !fleet.has(number));
+      this.#of.delete(Math.min(...(left.length > 0 ? left : this.#of.keys())));
+    }
     this.#of.set(node, mark);
   }
 

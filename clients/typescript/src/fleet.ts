@@ -1,7 +1,7 @@
 /** `Fleet`: several daemons, each a node with a number. */
 
-import { DaemonUnreachable, Denied, InvalidArgument } from "./errors.js";
-import { type Mark, markOf, named, Position } from "./fleet-nodes.js";
+import { DaemonUnreachable, Denied, InternalError, InvalidArgument } from "./errors.js";
+import { isName, type Mark, markOf, named, Position } from "./fleet-nodes.js";
 import type { Member } from "./member.js";
 import { Members } from "./members.js";
 import { BEGIN_TIMEOUT, type Beginning, type Merging, merged } from "./merge.js";
@@ -28,6 +28,9 @@ import {
   type RunState,
 } from "./types.js";
 import { Alert_State, Approval_State, Run_State } from "./v1.js";
+
+// Of a list of one node, with a thousand runs or 500 alerts each.
+const MOST_PAGES = 1000;
 
 /** Options of `Fleet.open`. `token` and `tls` are for all nodes. */
 export interface FleetOptions {
@@ -74,12 +77,16 @@ export class Fleet implements AsyncDisposable {
   readonly #patience: number;
   readonly #placing: Placing;
 
-  private constructor(nodes: readonly FleetNode[], options: FleetOptions) {
+  private constructor(
+    nodes: readonly FleetNode[],
+    options: FleetOptions,
+    resolve: (() => Promise<readonly FleetNode[]>) | null,
+  ) {
     const { nodeTimeout = 2, reconnectTimeout = 30, ...rest } = options;
     if (!(nodeTimeout > 0)) {
       throw new InvalidArgument("nodeTimeout: must be more than 0");
     }
-    this.#members = new Members(nodes, nodeTimeout, { ...rest, reconnectTimeout });
+    this.#members = new Members(nodes, nodeTimeout, { ...rest, reconnectTimeout }, resolve);
     this.#patience = reconnectTimeout;
     this.#placing = new Placing(this.#members, reconnectTimeout);
   }
@@ -89,11 +96,14 @@ export class Fleet implements AsyncDisposable {
    *
    * `fleet`: a file as `coffer fleet` reads it (`nodes: [{ id: 7, address: "node-7.example.org:7443" }]`; for YAML, install
    * the package `yaml`), `dns:fleet.example.org:7443` for all addresses of a name, or nodes; default: `COFFERDAM_FLEET`.
+   * The name is resolved again while one of its nodes does not answer, so that a node is found at another address; nodes that
+   * are new are not.
    *
    * Throws `InvalidArgument` for a list that cannot be one, and `DaemonUnreachable` for a name without addresses.
    */
   static async open(fleet?: string | readonly FleetNode[], options: FleetOptions = {}): Promise<Fleet> {
-    return new Fleet(await named(fleet), options);
+    const resolve = isName(fleet) ? () => named(fleet) : null;
+    return new Fleet(await named(fleet), options, resolve);
   }
 
   /** All nodes as they are now, also those that do not answer, in the order of the list. */
@@ -111,14 +121,19 @@ export class Fleet implements AsyncDisposable {
       const asking = questioning(member, options);
       const runs: RunInfo[] = [];
       let pageToken = "";
-      do {
-        const page = await member.ask.runs.listRuns({ pageSize: 1000, pageToken, state: wanted }, asking);
-        const fits = page.runs.filter((run) => Object.entries(metadata).every(([name, at]) => run.labels[name] === at));
+      for (let page = 0; page < MOST_PAGES; page++) {
+        const answer = await member.ask.runs.listRuns({ pageSize: 1000, pageToken, state: wanted }, asking);
+        const fits = answer.runs.filter((run) =>
+          Object.entries(metadata).every(([name, at]) => run.labels[name] === at),
+        );
         runs.push(...fits.map(results.runInfo));
-        pageToken = page.nextPageToken;
-      } while (pageToken !== "");
-      return runs;
-    });
+        pageToken = answer.nextPageToken;
+        if (pageToken === "") {
+          return runs;
+        }
+      }
+      throw new InternalError("the list of runs has no end");
+    }, options.signal);
     return sorted(found, (run) => -timeOf(run.createdAt));
   }
 
@@ -131,7 +146,7 @@ export class Fleet implements AsyncDisposable {
     const found = await this.#members.gather(async (member) => {
       const answer = await member.ask.approvals.listApprovals({ state: wanted }, questioning(member, options));
       return answer.approvals.map(results.approval);
-    });
+    }, options.signal);
     return sorted(found, (approval) => timeOf(approval.createdAt));
   }
 
@@ -143,18 +158,22 @@ export class Fleet implements AsyncDisposable {
       const asking = questioning(member, options);
       const alerts: AlertInfo[] = [];
       let pageToken = "";
-      do {
-        const page = await member.ask.alerts.listAlerts({ pageSize: 500, pageToken, state: wanted }, asking);
-        alerts.push(...page.alerts.map(results.alert));
-        pageToken = page.nextPageToken;
-      } while (pageToken !== "");
-      return alerts;
-    });
+      for (let page = 0; page < MOST_PAGES; page++) {
+        const answer = await member.ask.alerts.listAlerts({ pageSize: 500, pageToken, state: wanted }, asking);
+        alerts.push(...answer.alerts.map(results.alert));
+        pageToken = answer.nextPageToken;
+        if (pageToken === "") {
+          return alerts;
+        }
+      }
+      throw new InternalError("the list of alerts has no end");
+    }, options.signal);
     return sorted(found, (alert) => -timeOf(alert.raisedAt));
   }
 
   /**
    * The records of all audit logs by time, none left out and none twice, also across a node that is lost and back.
+   * With `follow` a record waits 5 seconds at most for older ones of other nodes, so that no node hides those of others.
    *
    * The records of one node keep their order. Each comes with a `position`; the stream that is given it goes on after that
    * record, and so does `coffer --fleet audit tail`. A log that is another one than before, or that ends before the position, is
@@ -167,6 +186,7 @@ export class Fleet implements AsyncDisposable {
     const { follow = true, kinds = [], onNode, position = "" } = options;
     const given = new Position(position);
     const read = new Position(position);
+    const members = this.#members;
     const begin: Beginning<AuditEvent> = async function* (member, _info, signal) {
       const node = member.number ?? 0;
       const end = await endOf(member, signal);
@@ -176,7 +196,7 @@ export class Fleet implements AsyncDisposable {
         const event = results.event(results.present(answer.event));
         const mark = markOf(event);
         yield [event.time, event];
-        read.saw(node, mark);
+        read.saw(node, mark, members.numbers);
       }
       // An end without an error alone does not prove that this is all.
       if (!follow && kinds.length === 0 && !read.reaches(node, end)) {
@@ -184,11 +204,10 @@ export class Fleet implements AsyncDisposable {
       }
     };
     const merging = { begin, onNode, follow, patience: this.#patience };
-    const members = this.#members;
     const make = async function* (signal: AbortSignal): AsyncGenerator<FleetEvent, void> {
       for await (const { member, item: event } of merged(members.present, merging, signal)) {
         const node = member.number ?? 0;
-        given.saw(node, markOf(event));
+        given.saw(node, markOf(event), members.numbers);
         yield { node, event, position: given.written() };
       }
     };

@@ -1,7 +1,7 @@
 /** One node of a fleet, with its connections. */
 
 import { Client } from "./client.js";
-import { type CofferdamError, DaemonUnreachable, TimedOut } from "./errors.js";
+import { CofferdamError, DaemonUnreachable, InternalError, TimedOut } from "./errors.js";
 import { isAway, Standing } from "./fleet-nodes.js";
 import * as results from "./results.js";
 import type { ClientOptions } from "./settings.js";
@@ -9,7 +9,7 @@ import type { FleetNode, NodeInfo } from "./types.js";
 
 /** A node. Questions about it have a short time, and sandboxes on it have the patience of any client. */
 export class Member {
-  readonly endpoint: string;
+  endpoint: string;
   readonly standing: Standing;
   /** Seconds for a question. */
   readonly timeout: number;
@@ -20,6 +20,8 @@ export class Member {
   number: number | null;
   /** It is a second address of a node that the fleet has already. */
   isTwin = false;
+  /** Called when it has not answered. */
+  whenAway: ((member: Member) => void) | null = null;
   readonly #numbers: Map<number, Member>;
 
   /** `numbers`: all nodes whose numbers are known; this one enters itself. */
@@ -45,7 +47,10 @@ export class Member {
     return this.number === null ? `the node at ${this.endpoint}` : `node ${this.number} (${this.endpoint})`;
   }
 
-  /** The node as it is now. Throws `DaemonUnreachable` if it does not answer in time, or is another one. */
+  /**
+   * The node as it is now. Throws `DaemonUnreachable` if it does not answer in time, or is another one, and `InternalError` for
+   * an answer that cannot be read.
+   */
   async look(options: { timeout?: number; signal?: AbortSignal } = {}): Promise<NodeInfo> {
     const { timeout = this.timeout, signal } = options;
     try {
@@ -55,16 +60,35 @@ export class Member {
       this.standing.answered(info);
       return info;
     } catch (error) {
+      signal?.throwIfAborted();
       const judged = this.judged(error, timeout);
       if (isAway(judged)) {
-        this.standing.failed();
+        this.failed();
       }
       throw judged;
     }
   }
 
-  /** The error, or the better one for a node that takes too long. */
-  judged(error: unknown, timeout = this.timeout): unknown {
+  /** It has not answered. */
+  failed(): void {
+    this.standing.failed();
+    this.whenAway?.(this);
+  }
+
+  /** Goes on at the address of another object for the same node, which has just answered this. */
+  move(to: Member, info: NodeInfo): void {
+    this.endpoint = to.endpoint;
+    this.ask.transport.move(to.ask.transport);
+    this.client.transport.move(to.client.transport);
+    this.standing.answered(info);
+  }
+
+  /** The error, or the better one for a node that takes too long, or whose answer cannot be read. */
+  judged(error: unknown, timeout = this.timeout): CofferdamError {
+    if (!(error instanceof CofferdamError)) {
+      const kind = error instanceof Error ? error.name : typeof error;
+      return new InternalError(`${this.label} gave an answer that cannot be read: ${kind}`);
+    }
     return error instanceof TimedOut
       ? new DaemonUnreachable(`${this.label} does not answer within ${timeout} seconds`)
       : error;

@@ -1,8 +1,9 @@
 /** All nodes of a fleet, and questions to them side by side. */
 
 import { DaemonUnreachable, Denied, NodeLostError, NotFound, RateLimited } from "./errors.js";
-import { checked, isAway } from "./fleet-nodes.js";
+import { checked, isAway, type Numbers } from "./fleet-nodes.js";
 import { Member } from "./member.js";
+import { Moving } from "./moving.js";
 import type { ClientOptions } from "./settings.js";
 import { type FleetNode, Gathered, type NodeInfo, type OfNode } from "./types.js";
 import { type Run, Run_State } from "./v1.js";
@@ -21,14 +22,33 @@ type Question<T> = (member: Member) => Promise<readonly T[]>;
 /** The nodes in the order of their list. */
 export class Members {
   readonly #all: readonly Member[];
+  readonly #numbers = new Map<number, Member>();
 
-  constructor(nodes: readonly FleetNode[], timeout: number, options: ClientOptions) {
-    const numbers = new Map<number, Member>();
-    this.#all = checked(nodes).map((node) => new Member(node, numbers, timeout, options));
+  /** `resolve`: the addresses of the name that the fleet is, as they are now; null: it is none. `rest`: see `Moving`. */
+  constructor(
+    nodes: readonly FleetNode[],
+    timeout: number,
+    options: ClientOptions,
+    resolve: (() => Promise<readonly FleetNode[]>) | null,
+    rest?: number,
+  ) {
+    this.#all = checked(nodes).map((node) => new Member(node, this.#numbers, timeout, options));
+    if (resolve !== null) {
+      const made = (node: FleetNode) => new Member(node, new Map(), timeout, options);
+      const moving = new Moving(resolve, made, this.#all, rest);
+      for (const member of this.#all) {
+        member.whenAway = (away) => moving.begin(away);
+      }
+    }
   }
 
   get present(): readonly Member[] {
     return this.#all.filter((member) => !member.isTwin);
+  }
+
+  /** Those that are known. */
+  get numbers(): Numbers {
+    return this.#numbers;
   }
 
   /** The node of this number. Throws `NotFound`. */
@@ -62,17 +82,18 @@ export class Members {
   }
 
   /** The answers of all nodes, and the nodes without one. */
-  async gather<T>(question: Question<T>): Promise<Gathered<T>> {
+  async gather<T>(question: Question<T>, signal?: AbortSignal): Promise<Gathered<T>> {
     const missing: NodeInfo[] = [];
     const limited: RateLimited[] = [];
     const ask = async (member: Member): Promise<readonly OfNode<T>[]> => {
       try {
         if (member.number === null) {
-          await member.look();
+          await member.look({ signal });
         }
         const items = member.isTwin ? [] : await question(member);
         return items.map((item) => ({ node: member.number ?? 0, item }));
       } catch (error) {
+        signal?.throwIfAborted();
         const judged = member.judged(error);
         if (!isAway(judged)) {
           throw judged;
@@ -80,7 +101,7 @@ export class Members {
         if (judged instanceof RateLimited) {
           limited.push(judged);
         }
-        member.standing.failed();
+        member.failed();
         missing.push(member.unreachable(judged));
         return [];
       }

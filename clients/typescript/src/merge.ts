@@ -2,19 +2,23 @@
  * Streams of all nodes as one, by time.
  *
  * ```text
- * node 1 ── stream ──▶ next item ─┐
- * node 2 ── stream ──▶ next item ─┼─▶ the oldest first ──▶
- * node 3 ── lost, again … ────────┘
+ * node 1 ── stream ──▶ box ─┐
+ * node 2 ── stream ──▶ box ─┼─▶ the oldest first item ──▶
+ * node 3 ── lost, again … ──┘
  * ```
  *
  * A node is read no faster than the items are taken. An item is held for `HOLD` from its own time on unless each other node
  * shows a later one, is lost, or has an end. So items come in the order of their times, except those that a node sends later
  * than that.
+ *
+ * A stream that goes on trusts no node with the others: an item that was here for `LONGEST_WAIT` comes next, and with it
+ * those of its node that were here as long. So a node that always sends earlier items does not hide those of others.
  */
 
 import { DaemonUnreachable } from "./errors.js";
 import { isAway } from "./fleet-nodes.js";
 import type { Member } from "./member.js";
+import { noneAnswers } from "./members.js";
 import { Patience } from "./settings.js";
 import { sleep } from "./transport.js";
 import type { NodeCallback, NodeInfo } from "./types.js";
@@ -22,11 +26,16 @@ import type { NodeCallback, NodeInfo } from "./types.js";
 // Milliseconds.
 const HOLD = 250;
 const STEP = 20;
+/** For which earlier items of other nodes come before one that is here. The time of its taker does not count. */
+const LONGEST_WAIT = 5000;
 // Seconds.
 const FIRST_PAUSE = 0.25;
 const LONGEST_PAUSE = 5;
 // For the facts of a node before its stream: nobody waits for them but the stream itself.
 export const BEGIN_TIMEOUT = 5;
+
+/** Items of a node that wait. */
+const WAITING = 64;
 
 /** Begins the stream of a node, from where it was lost: each item with its time. */
 export type Beginning<T> = (member: Member, info: NodeInfo, signal: AbortSignal) => AsyncIterable<[Date, T]>;
@@ -37,6 +46,8 @@ export interface Merging<T> {
   follow: boolean;
   /** Seconds. */
   patience: number;
+  /** Milliseconds; default: `LONGEST_WAIT`. */
+  longestWait?: number;
 }
 
 type Passed<T> = { kind: "item"; time: number; item: T } | { kind: "begun" | "lost"; info: NodeInfo };
@@ -67,12 +78,13 @@ async function* passed<T>(member: Member, merging: Merging<T>, signal: AbortSign
       throw new DaemonUnreachable("the daemon ended the stream");
     } catch (error) {
       signal.throwIfAborted();
-      if (!isAway(error)) {
-        throw error;
+      const judged = member.judged(error, BEGIN_TIMEOUT);
+      if (!isAway(judged)) {
+        throw judged;
       }
       if (!isLost) {
         isLost = true;
-        yield { kind: "lost", info: member.unreachable(error) };
+        yield { kind: "lost", info: member.unreachable(judged) };
       }
       if (!merging.follow && (!answered || patience.pause() === null)) {
         return;
@@ -83,42 +95,95 @@ async function* passed<T>(member: Member, merging: Merging<T>, signal: AbortSign
   }
 }
 
+/** Milliseconds that items have to wait. It stands still while their taker does something else. */
+export class Clock {
+  #away: number | null = null;
+  #before = 0;
+
+  now(): number {
+    return (this.#away ?? performance.now()) - this.#before;
+  }
+
+  /** The taker goes. */
+  leave(): void {
+    this.#away = performance.now();
+  }
+
+  /** The taker asks for the next item. */
+  back(): void {
+    if (this.#away !== null) {
+      this.#before += performance.now() - this.#away;
+      this.#away = null;
+    }
+  }
+}
+
+/** The next item of a node. */
+interface Head<T> {
+  time: number;
+  came: number;
+  item: T;
+}
+
 /** The stream of one node, and its next item. */
 class Feed<T> {
   readonly member: Member;
-  head: { time: number; item: T } | null = null;
+  head: Head<T> | null = null;
   isLost = false;
+  /** Why it is lost. */
+  failure = "";
   hasEnded = false;
   readonly #items: AsyncGenerator<Passed<T>, void>;
   readonly #ring: () => void;
+  readonly #clock: Clock;
+  /** What has come and was not looked at. */
+  readonly #box: (Head<T> | Exclude<Passed<T>, { kind: "item" }>)[] = [];
   /** Changes of the node that nobody was told. */
   readonly changes: NodeInfo[] = [];
   #error: { thrown: unknown } | null = null;
   #isReading = false;
+  /** Nothing more comes into the box. */
+  #isRead = false;
   /** Since when it has had no item to show; null: it has one, or its stream has not begun. */
   #silentSince: number | null = null;
 
-  constructor(member: Member, items: AsyncGenerator<Passed<T>, void>, ring: () => void) {
+  constructor(member: Member, items: AsyncGenerator<Passed<T>, void>, clock: Clock, ring: () => void) {
     this.member = member;
     this.#items = items;
+    this.#clock = clock;
     this.#ring = ring;
     this.#read();
   }
 
-  /** Throws the error of a node that refuses. */
-  check(): void {
-    if (this.#error !== null) {
-      throw this.#error.thrown;
+  /** Looks for the next item, and throws the error of a node that refuses. */
+  show(): void {
+    while (this.head === null && !this.hasEnded) {
+      const next = this.#box.shift();
+      if (next === undefined) {
+        if (this.#error !== null) {
+          throw this.#error.thrown;
+        }
+        this.hasEnded = this.#isRead;
+        break;
+      }
+      if ("came" in next) {
+        this.head = next;
+      } else {
+        if (next.kind === "lost" || this.isLost) {
+          this.changes.push(next.info);
+        }
+        this.isLost = next.kind === "lost";
+        this.failure = next.info.failure;
+        this.#silentSince = performance.now();
+      }
     }
+    this.#read();
   }
 
-  /** Its item. The next one is read. */
-  take(): T | undefined {
-    const item = this.head?.item;
+  /** Its item is taken. */
+  taken(): void {
     this.head = null;
     this.#silentSince = performance.now();
-    this.#read();
-    return item;
   }
 
   /** The node is heard, and has no item now. */
@@ -136,7 +201,7 @@ class Feed<T> {
   }
 
   #read(): void {
-    if (this.#isReading || this.hasEnded) {
+    if (this.#isReading || this.#isRead || this.#box.length >= WAITING) {
       return;
     }
     this.#isReading = true;
@@ -144,21 +209,17 @@ class Feed<T> {
       ({ value, done }) => {
         this.#isReading = false;
         if (done || value === undefined) {
-          this.hasEnded = true;
+          this.#isRead = true;
         } else if (value.kind === "item") {
-          this.head = value;
+          this.#box.push({ time: value.time, came: this.#clock.now(), item: value.item });
         } else {
-          if (value.kind === "lost" || this.isLost) {
-            this.changes.push(value.info);
-          }
-          this.isLost = value.kind === "lost";
-          this.#silentSince = performance.now();
-          this.#read();
+          this.#box.push(value);
         }
+        this.#read();
         this.#ring();
       },
       (thrown: unknown) => {
-        this.hasEnded = true;
+        this.#isRead = true;
         this.#error = { thrown };
         this.#ring();
       },
@@ -176,25 +237,29 @@ export async function* merged<T>(
   const both = AbortSignal.any([signal, end.signal]);
   const bell = new Bell();
   const missed = new Patience(merging.patience);
+  const clock = new Clock();
   const ring = () => bell.ring();
-  const feeds = members.map((member) => new Feed(member, passed(member, merging, both), ring));
+  const feeds = members.map((member) => new Feed(member, passed(member, merging, both), clock, ring));
+  const longestWait = merging.longestWait ?? LONGEST_WAIT;
   try {
     for (;;) {
       signal.throwIfAborted();
       for (const feed of feeds) {
-        feed.check();
+        feed.show();
         for (const info of feed.changes.splice(0)) {
           await merging.onNode?.(info);
         }
       }
-      const ready = feeds.filter((feed) => feed.head !== null);
-      const [first] = ready.sort((one, other) => (one.head?.time ?? 0) - (other.head?.time ?? 0));
-      if (first !== undefined && !isHeld(first.head?.time ?? 0, feeds, merging.follow)) {
+      const ready = feeds.flatMap((feed) => (feed.head === null ? [] : [{ feed, head: feed.head }]));
+      const [longest] = ready.toSorted((one, other) => one.head.came - other.head.came);
+      const isOverdue = merging.follow && longest !== undefined && clock.now() >= longest.head.came + longestWait;
+      const first = isOverdue ? longest : ready.sort((one, other) => one.head.time - other.head.time)[0];
+      if (first !== undefined && (isOverdue || !isHeld(first.head.time, feeds, merging.follow))) {
         missed.restore();
-        const item = first.take();
-        if (item !== undefined) {
-          yield { member: first.member, item };
-        }
+        first.feed.taken();
+        clock.leave();
+        yield { member: first.feed.member, item: first.head.item };
+        clock.back();
         // The next item of this node may be there already.
         await Promise.resolve();
         continue;
@@ -206,13 +271,13 @@ export async function* merged<T>(
         if (!merging.follow || !feeds.every((feed) => feed.isLost || feed.hasEnded)) {
           missed.restore();
         } else if (missed.pause() === null) {
-          throw new DaemonUnreachable("no node of the fleet answers");
+          throw noneAnswers(feeds.map(({ failure }) => failure).filter(Boolean));
         }
       }
       await bell.wait(STEP);
     }
     if (feeds.every((feed) => feed.isLost)) {
-      throw new DaemonUnreachable("no node of the fleet answers");
+      throw noneAnswers(feeds.map(({ failure }) => failure).filter(Boolean));
     }
   } finally {
     end.abort();

@@ -1,6 +1,6 @@
 /** The choice of a node for a sandbox, and its making there: once, also when an answer is lost. */
 
-import { CofferdamError, NoConnection, NodeLostError, NotFound, RateLimited, Unavailable } from "./errors.js";
+import { CofferdamError, NoConnection, NodeLostError, NotFound } from "./errors.js";
 import { draw, hasNoAnswer, homeOf, isAway, wasRefused } from "./fleet-nodes.js";
 import type { Member } from "./member.js";
 import { type Members, noneAnswers } from "./members.js";
@@ -8,7 +8,7 @@ import { nodeOf } from "./node.js";
 import { newId } from "./requests.js";
 import { type Connection, type CreateOptions, Sandbox } from "./sandbox.js";
 import { Patience } from "./settings.js";
-import { afterLostAttempt } from "./status.js";
+import { afterLostAttempt, mayPass } from "./status.js";
 import { sleep } from "./transport.js";
 
 // How often a run that nobody wants any more is looked for, and seconds between.
@@ -59,13 +59,13 @@ export class Placing {
         await sandbox?.close();
         const isLost = !(error instanceof CofferdamError) || error.followsLostAttempt;
         if (requestId === "" && (sandbox !== null || isLost)) {
-          member.ask.transport.afterwards(() => abandoned(member, name));
+          member.ask.transport.afterwards(() => abandoned(member, name, this.#patience));
         }
         if (sandbox !== null || !wasRefused(error)) {
           throw error;
         }
         if (error instanceof NoConnection) {
-          member.standing.failed();
+          member.failed();
         }
         passedOver.push(error);
       } finally {
@@ -168,23 +168,31 @@ function compared(one: readonly number[], other: readonly number[]): number {
   return differing < 0 ? 0 : (one[differing] ?? 0) - (other[differing] ?? 0);
 }
 
-/** Ends a run that nobody wants any more, and whose id nobody was told. */
-async function abandoned(member: Member, name: string): Promise<void> {
-  for (let attempt = 0; attempt < ABANDONINGS; attempt++) {
-    const request = { requestId: name, pageSize: 1 };
+/** Ends a run that nobody wants any more, and whose id nobody was told. A node that is away is asked for so many seconds. */
+async function abandoned(member: Member, name: string, seconds: number): Promise<void> {
+  const patience = new Patience(seconds);
+  const request = { requestId: name, pageSize: 1 };
+  for (let left = ABANDONINGS; left > 0; ) {
+    // The daemon may not have begun with it.
+    let pause: number | null = ABANDONING_PAUSE;
     try {
       const [run] = (await member.ask.runs.listRuns(request, { timeout: member.timeout })).runs;
       if (run !== undefined) {
         await member.ask.runs.stopRun({ runId: run.runId });
         return;
       }
+      left -= 1;
     } catch (error) {
-      // Not now, such as without a log.
-      if (!(error instanceof NotFound || error instanceof RateLimited || error instanceof Unavailable)) {
-        throw error;
+      if (error instanceof NotFound) {
+        left -= 1;
+      } else {
+        // Not now, such as without a log or a connection.
+        pause = error instanceof CofferdamError && mayPass(error) ? patience.pause() : null;
       }
     }
-    // The daemon may not have begun with it.
-    await sleep(ABANDONING_PAUSE);
+    if (pause === null) {
+      return;
+    }
+    await sleep(pause);
   }
 }

@@ -16,7 +16,15 @@ export function path(alias: string): string {
 }
 
 export function when(stamp: Timestamp | undefined): Date | null {
-  return stamp === undefined || (stamp.seconds === 0n && stamp.nanos === 0) ? null : timestampDate(stamp);
+  return stamp === undefined || (stamp.seconds === 0n && stamp.nanos === 0) ? null : moment(stamp);
+}
+
+function moment(stamp: Timestamp): Date {
+  const date = timestampDate(stamp);
+  if (Number.isNaN(date.getTime())) {
+    throw new InternalError("a time of the daemon is none");
+  }
+  return date;
 }
 
 function seconds(duration: Duration | undefined): number | null {
@@ -457,7 +465,7 @@ function amounts(message: v1.NodeAmounts | undefined): types.NodeAmounts {
 export function event(message: v1.AuditEvent): types.AuditEvent {
   return {
     sequence: Number(message.sequence),
-    time: timestampDate(present(message.time)),
+    time: moment(present(message.time)),
     kind: message.kind,
     runId: message.runId,
     callId: message.callId,

@@ -31,11 +31,7 @@ const CHANNEL_OPTIONS = {
   "grpc.enable_retries": 0,
   // Each client has a connection of its own, and closes it.
   "grpc.use_local_subchannel_pool": 1,
-} as const;
-
-/** Signs of life, as `coffer` asks for them: a network may lose a connection without a word. */
-const NETWORK_OPTIONS = {
-  ...CHANNEL_OPTIONS,
+  // Signs of life: a network may lose a connection without a word, and a daemon may hang, also at a Unix socket.
   "grpc.keepalive_time_ms": 30_000,
   "grpc.keepalive_timeout_ms": 20_000,
 } as const;
@@ -118,7 +114,7 @@ export class Settings {
   get channel(): ChannelOptions {
     const name = this.serverName;
     const named = name === undefined ? {} : { "grpc.ssl_target_name_override": name, "grpc.default_authority": name };
-    return { ...(this.target.startsWith("unix:") ? CHANNEL_OPTIONS : NETWORK_OPTIONS), ...named };
+    return { ...CHANNEL_OPTIONS, ...named };
   }
 }
 

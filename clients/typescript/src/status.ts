@@ -97,12 +97,15 @@ function toldApart(metadata: Readonly<Record<string, string>>): errors.ErrorFact
   };
 }
 
+/** How the daemon's gRPC says, with CANCELLED, that the deadline of the client is over there first. */
+const EXPIRED = "Timeout expired";
+
 // Codes of which the daemon's own refusals always come with a reason.
 const WITHOUT_REASON: ReadonlyMap<status, Kind> = new Map<status, Kind>([
   [status.UNAVAILABLE, errors.DaemonUnreachable],
   [status.UNAUTHENTICATED, errors.AuthenticationFailed],
   [status.PERMISSION_DENIED, errors.Denied],
-  [status.DEADLINE_EXCEEDED, errors.TimedOut],
+  [status.DEADLINE_EXCEEDED, errors.DaemonTimedOut],
   [status.CANCELLED, errors.Cancelled],
   [status.RESOURCE_EXHAUSTED, errors.LimitExceeded],
   [status.NOT_FOUND, errors.NotFound],
@@ -126,6 +129,9 @@ export function refused(error: unknown): unknown {
   }
   if (error.code === status.UNIMPLEMENTED) {
     return new errors.CofferdamError(error.details, { hint: "The daemon is older than this client; update it." });
+  }
+  if (error.code === status.CANCELLED && error.details === EXPIRED) {
+    return new errors.DaemonTimedOut(error.details);
   }
   const kind = isCut(error) ? errors.DaemonUnreachable : (WITHOUT_REASON.get(error.code) ?? errors.InternalError);
   return kind === errors.DaemonUnreachable ? unreachable(error.details) : new kind(error.details, { reason: "" });

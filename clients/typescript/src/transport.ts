@@ -58,10 +58,12 @@ type Answers<M> = ClientReadableStream<M> | ClientDuplexStream<never, M>;
 
 /** One channel. Connects with the first call. */
 export class Transport {
-  readonly settings: Settings;
+  settings: Settings;
   /** The node that requests are for whose ids name none; null: no certain one. */
   node: number | null = null;
   #channel: Channel | null = null;
+  // That of the address before.
+  #former: Channel | null = null;
   #connected = false;
   // A daemon that answered is a node: the next request may reach another one.
   #isInFleet = false;
@@ -326,6 +328,18 @@ export class Transport {
     }
   }
 
+  /**
+   * Has later requests go where those of another client go. Those under way stay with the connection before, but no older
+   * one.
+   */
+  move(to: Transport): void {
+    this.#former?.close();
+    this.#former = this.#channel;
+    this.#channel = null;
+    this.settings = to.settings;
+    this.node = to.node;
+  }
+
   async close(): Promise<void> {
     await Promise.all([...this.#backgrounds].map((background) => background.end()));
     if (this.#afterwards.size > 0) {
@@ -333,12 +347,15 @@ export class Transport {
       await Promise.race([Promise.all(this.#afterwards), sleep(LAST_WAIT, end.signal).catch(() => {})]);
       end.abort();
     }
-    const channel = this.#channel;
+    const channels = [this.#channel, this.#former];
     this.#channel = null;
+    this.#former = null;
     for (const call of this.#active) {
       call.cancel();
     }
-    channel?.close();
+    for (const channel of channels) {
+      channel?.close();
+    }
   }
 
   #open(): Channel {

@@ -5,14 +5,17 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
-import { setTimeout as delay } from "node:timers/promises";
+import { setTimeout as delay, setImmediate as immediate } from "node:timers/promises";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import {
   Base,
+  Client,
+  DaemonTimedOut,
   DaemonUnreachable,
   Denied,
   Fleet,
   type FleetEvent,
+  InfrastructureError,
   InvalidArgument,
   type NodeInfo,
   NodeLostError,
@@ -24,8 +27,12 @@ import {
   Unavailable,
 } from "@cofferdam/sdk";
 import * as v1 from "@cofferdam/sdk/v1";
-import { status } from "@grpc/grpc-js";
+import { Metadata, status } from "@grpc/grpc-js";
 import { draw, named, Position, read } from "../src/fleet-nodes.js";
+import type { Member } from "../src/member.js";
+import { Members } from "../src/members.js";
+import { Clock, merged } from "../src/merge.js";
+import { refused } from "../src/status.js";
 import { idOf, Node, Refused } from "./nodes.js";
 import { eventually } from "./waiting.js";
 
@@ -185,6 +192,34 @@ test("a watch of a node that was too slow begins anew", async () => {
     [1, "unreachable"],
     [1, "serving"],
   ]);
+});
+
+test("a daemon that hangs ends no stream later than its signs of life", async () => {
+  one.runs.set("r", { runId: idOf(1, 1) });
+  const client = new Client({ endpoint: one.endpoint });
+  const brief = { "grpc.keepalive_time_ms": 300, "grpc.keepalive_timeout_ms": 300 };
+  const value = { ...client.transport.settings.channel, ...brief };
+  assert.equal(Object.keys(value).length, Object.keys(client.transport.settings.channel).length);
+  Object.defineProperty(client.transport.settings, "channel", { value });
+  const stream = client.runs.watchRuns({});
+  await stream.next();
+  one.mute();
+  const begun = performance.now();
+  await assert.rejects(stream.next(), DaemonUnreachable);
+  assert(performance.now() < begun + 5000);
+  await client.close();
+});
+
+test("a request that is not answered in time is a failure of the infrastructure", async () => {
+  one.silentFor = 1;
+  const client = new Client({ endpoint: one.endpoint, requestTimeout: 0.2 });
+  const late = await client.runs.listRuns({}).catch((error: unknown) => error);
+  assert(late instanceof DaemonTimedOut && late instanceof InfrastructureError);
+  assert.deepEqual([late.fault, late.retrySafe], ["infrastructure", false]);
+  // The deadline may be over at the daemon first.
+  const cancelled = { code: status.CANCELLED, details: "Timeout expired", metadata: new Metadata() };
+  assert(refused(Object.assign(new Error(), cancelled)) instanceof DaemonTimedOut);
+  await client.close();
 });
 
 test("a silent node costs its time once", async () => {
@@ -456,6 +491,24 @@ test("a create that is aborted leaves no run", async () => {
   assert.equal(one.stopped.length, 1);
 });
 
+test("a create that is aborted while its node is away leaves no run", async () => {
+  two.usedRuns = three.usedRuns = 90;
+  const end = new AbortController();
+  one.beforeAnswer = () => {
+    one.kill();
+    end.abort(new TypeError("enough"));
+  };
+  await assert.rejects(fleet.create({ ...PROFILE, signal: end.signal }), new TypeError("enough"));
+  await delay(500);
+  await one.start();
+  await fleet.close();
+  assert.equal(one.runs.size, 1);
+  assert.deepEqual(
+    one.stopped,
+    [...one.runs.values()].map(({ runId }) => runId),
+  );
+});
+
 test("a node that dies meanwhile loses no create, and doubles none", async () => {
   for (const node of nodes) {
     node.beforeAnswer = () => delay(10);
@@ -565,6 +618,47 @@ test("events of now are put in order", async () => {
   ]);
 });
 
+test("a node that always sends earlier items hides none of others", async () => {
+  const member = (number: number) =>
+    ({ number, timeout: 1, isTwin: false, look: async () => ({}) }) as unknown as Member;
+  const begin = async function* (
+    of: Member,
+    _info: NodeInfo,
+    signal: AbortSignal,
+  ): AsyncGenerator<[Date, number], void> {
+    for (let at = 1; of.number === 1 || at <= 50; at++) {
+      await immediate(undefined, { signal });
+      yield [new Date(of.number === 1 ? 1000 : 2000 + at), at];
+    }
+    await delay(60_000, undefined, { signal });
+  };
+  const merging = { begin, onNode: undefined, follow: true, patience: 5, longestWait: 200 };
+  const others: number[] = [];
+  for await (const { member: of, item } of merged([member(1), member(2)], merging, AbortSignal.timeout(20_000))) {
+    if (of.number === 2 && others.push(item) === 50) {
+      break;
+    }
+  }
+  assert.deepEqual(
+    others,
+    Array.from({ length: 50 }, (_, at) => at + 1),
+  );
+});
+
+test("the time of its taker is none that an item waits", async () => {
+  const clock = new Clock();
+  const begun = clock.now();
+  for (let time = 0; time < 2; time++) {
+    clock.leave();
+    await delay(200);
+    assert(clock.now() < begun + 200);
+    clock.back();
+  }
+  assert(clock.now() < begun + 200);
+  await delay(210);
+  assert(clock.now() >= begun + 200);
+});
+
 test("a fleet that is gone ends a stream", async () => {
   one.record(1);
   await using impatient = await opened(0.5);
@@ -577,14 +671,51 @@ test("a fleet that is gone ends a stream", async () => {
   await assert.rejects(all(impatient.watchEvents({ follow: false })), DaemonUnreachable);
 });
 
-test("an answer that cannot be read, and a refusal, are errors", async () => {
+test("a record that cannot be read is a warning, and an error where all nodes send such", async () => {
+  const recordJson = JSON.stringify({ log: two.log });
+  const time = stamp(2);
+  const records = [
+    { sequence: 1n, time, recordJson: "{" },
+    { sequence: 1n, time, recordJson: "null" },
+    { sequence: 1n, time, recordJson: "{}" },
+    { sequence: 1n, recordJson },
+    { sequence: 1n, time: { seconds: 10n ** 18n, nanos: 0 }, recordJson },
+    { sequence: 2n ** 64n - 1n, time, recordJson },
+  ];
   one.record(1);
-  two.events.push({ sequence: 1n, time: stamp(2), recordJson: "{" });
-  for (const follow of [false, true]) {
-    await assert.rejects(all(fleet.watchEvents({ follow })), SyntaxError);
+  three.record(3);
+  for (const record of records) {
+    two.events = [record];
+    const told: (number | null)[] = [];
+    const onNode = ({ node, state }: NodeInfo) => state === "unreachable" && told.push(node);
+    const shown = [
+      [1, 1],
+      [3, 1],
+    ];
+    assert.deepEqual(seen(await all(fleet.watchEvents({ follow: false, onNode }))), shown);
+    assert.deepEqual(told, [2], record.recordJson);
+    await using stream = fleet.watchEvents({ onNode });
+    assert.deepEqual(seen([await next(stream), await next(stream)]), shown);
+    assert.deepEqual(told.slice(0, 2), [2, 2]);
   }
+  one.events = two.events;
+  three.events = two.events;
+  const none = { name: "DaemonUnreachable", message: /no node of the fleet answers: .*has a number/ };
+  await assert.rejects(all(fleet.watchEvents({ follow: false })), none);
+});
+
+test("a list that cannot be read is a warning", async () => {
+  two.runs.set("x", { runId: idOf(2, 1), createdAt: { seconds: 10n ** 18n, nanos: 0 } });
+  const { items, missing } = await fleet.listRuns();
+  assert.deepEqual([items, missing.map(({ node }) => node)], [[], [2]]);
+  three.goesOn = true;
+  const [, last] = (await fleet.listRuns()).missing;
+  assert.deepEqual([last?.node, last?.failure], [3, "the list of runs has no end"]);
+  await assert.rejects(fleet.listRuns({ signal: AbortSignal.abort(new TypeError("enough")) }), new TypeError("enough"));
+});
+
+test("a node that refuses a stream ends it", async () => {
   three.denies = true;
-  two.events = [];
   await assert.rejects(all(fleet.watchEvents()), Denied);
 });
 
@@ -687,6 +818,59 @@ test("a name stands for all its addresses", async () => {
   await assert.rejects(named("dns:fleet.example.org:7443", fails), DaemonUnreachable);
 });
 
+test("a node that is away is found at another address of a name", async () => {
+  three.kill();
+  const resolve = async () => nodes.map(({ endpoint }) => ({ id: null, endpoint }));
+  const members = new Members(await resolve(), 2, { reconnectTimeout: 5 }, resolve, 100);
+  const question = async ({ ask }: Member) => (await ask.runs.listRuns({}, { timeout: 2 })).runs;
+  const missing = async () => (await members.gather(question)).missing.map(({ node }) => node);
+  const numbers = async () => (await members.look()).map(({ node, endpoint }) => [node, endpoint]);
+  const complete = () => eventually(async () => (await missing()).length === 0, "a node was not found");
+  // One that never answered.
+  assert.deepEqual(await missing(), [null]);
+  await three.moved(`unix:${place}/third.sock`);
+  await complete();
+  one.kill();
+  assert.deepEqual(await missing(), [1]);
+  await one.moved(`unix:${place}/first.sock`);
+  await complete();
+  assert.deepEqual(
+    await numbers(),
+    nodes.map(({ number, endpoint }) => [number, endpoint]),
+  );
+  // Two exchange their addresses.
+  const [first, second] = [one.endpoint, two.endpoint];
+  one.kill();
+  two.kill();
+  await one.moved(second);
+  await two.moved(first);
+  await complete();
+  assert.deepEqual(
+    await numbers(),
+    nodes.map(({ number, endpoint }) => [number, endpoint]),
+  );
+  const [member] = members.present;
+  assert.equal(member?.client.endpoint, second);
+  assert.equal((await member?.client.runs.listRuns({}))?.runs.length, 0);
+  await members.close();
+});
+
+test("a second address takes the place of the first one", async () => {
+  // Either of them may be the first to answer.
+  const endpoints = [one.endpoint, two.endpoint];
+  two.says = 1;
+  const resolve = async () => endpoints.map((endpoint) => ({ id: null, endpoint }));
+  const members = new Members(await resolve(), 2, { reconnectTimeout: 5 }, resolve, 100);
+  const [first] = await members.look();
+  const [used, other] = first?.endpoint === one.endpoint ? [one, two] : [two, one];
+  used.kill();
+  const isThere = async () => (await members.look())[0]?.endpoint === other.endpoint;
+  await eventually(isThere, "the second address was not asked");
+  const now = (await members.look()).map(({ node, state }) => [node, state]);
+  assert.deepEqual(now, [[1, "serving"]]);
+  await members.close();
+});
+
 test("a node needs an endpoint, and a server name needs TLS", async () => {
   await assert.rejects(Fleet.open([{ id: 1, endpoint: "" }]), InvalidArgument);
   for (const [endpoint, serverName] of [
@@ -698,9 +882,30 @@ test("a node needs an endpoint, and a server name needs TLS", async () => {
   await assert.rejects(Fleet.open([{ id: 1, endpoint: "unix:/x" }], { nodeTimeout: 0 }), InvalidArgument);
 });
 
+test("a position forgets nodes that left before it is too long to be read", () => {
+  const range = (from: number, to: number) => Array.from({ length: to - from }, (_, at) => from + at);
+  const fleet = new Set(range(100, 700));
+  const position = new Position();
+  const log = "ab".repeat(16);
+  for (const node of range(1, 700)) {
+    position.saw(node, { log, sequence: node }, fleet);
+  }
+  const again = new Position(position.written());
+  assert.equal(again.written(), position.written());
+  const kept = range(1, 700).filter((node) => again.after(node, { log, sequence: node }) > 0);
+  assert.deepEqual(kept, range(188, 700));
+  // One that left stays as long as there is room.
+  const small = new Position();
+  for (const node of [1, 2]) {
+    small.saw(node, { log, sequence: node }, new Set([2]));
+  }
+  assert.equal(small.after(1, { log, sequence: 1 }), 1);
+});
+
 test("a position that is none is refused", () => {
   const place = new Position();
-  place.saw(1, { log: "07".repeat(16), sequence: 42 });
+  const fleet = new Set([1, 2]);
+  place.saw(1, { log: "07".repeat(16), sequence: 42 }, fleet);
   const written = place.written();
   const once = Buffer.from(written.slice(3), "base64url");
   const twice = `p1.${Buffer.concat([once, once]).toString("base64url")}`;
@@ -709,7 +914,7 @@ test("a position that is none is refused", () => {
   for (const wrong of ["42", "p1", "p2.", "p1.é", "p1.A", twice, zero, `p1.${"A".repeat(100_000)}`, ...cut]) {
     assert.throws(() => new Position(wrong), InvalidArgument, wrong.slice(0, 100));
   }
-  place.saw(2, { log: "aa".repeat(16), sequence: 2 ** 40 });
+  place.saw(2, { log: "aa".repeat(16), sequence: 2 ** 40 }, fleet);
   const again = new Position(place.written());
   const after = (node: number, log: string, sequence: number) => again.after(node, { log: log.repeat(16), sequence });
   assert.deepEqual([after(1, "07", 42), after(1, "08", 42), after(1, "07", 41), after(3, "07", 42)], [42, 0, 0, 0]);

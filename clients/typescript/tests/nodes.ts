@@ -74,7 +74,6 @@ export class Refused extends Error {
 /** Its runs stay when it is killed. */
 export class Node {
   readonly number: number;
-  readonly endpoint: string;
   /** The number that it says. */
   says: number;
   instance: string;
@@ -101,6 +100,8 @@ export class Node {
   lags = 0;
   /** A reason with which lists are refused. */
   refusesLists = "";
+  /** Its lists have no last page. */
+  goesOn = false;
   /** Streams of events that end after one of them, as those of a daemon that stops, and the reason that it gives. */
   cuts = 0;
   cutReason = "";
@@ -111,7 +112,8 @@ export class Node {
   events: Answer<typeof v1.AuditEventSchema>[] = [];
   approvals: Answer<typeof v1.ApprovalSchema>[] = [];
   alerts: Answer<typeof v1.AlertSchema>[] = [];
-  readonly #path: string;
+  #path: string;
+  readonly #inner: string;
   readonly #server = new Server();
   readonly #sockets = new Set<Socket>();
   #listener: NetServer | null = null;
@@ -123,7 +125,7 @@ export class Node {
     this.instance = `instance-${number}`;
     this.log = number.toString(16).padStart(32, "0");
     this.#path = join(place, `${number}.sock`);
-    this.endpoint = `unix:${this.#path}`;
+    this.#inner = `${this.#path}.inner`;
   }
 
   static async begin(place: string, number: number): Promise<Node> {
@@ -131,10 +133,14 @@ export class Node {
     node.#serve();
     await new Promise<void>((resolve, reject) => {
       const bound = (error: Error | null) => (error ? reject(error) : resolve());
-      node.#server.bindAsync(`unix:${node.#path}.inner`, ServerCredentials.createInsecure(), bound);
+      node.#server.bindAsync(`unix:${node.#inner}`, ServerCredentials.createInsecure(), bound);
     });
     await node.start();
     return node;
+  }
+
+  get endpoint(): string {
+    return `unix:${this.#path}`;
   }
 
   get listed(): FleetNode {
@@ -144,7 +150,7 @@ export class Node {
   async start(): Promise<void> {
     this.#ended = new AbortController();
     this.#listener = createServer((client) => {
-      const inner = connect(`${this.#path}.inner`);
+      const inner = connect(this.#inner);
       for (const [socket, other] of [
         [client, inner],
         [inner, client],
@@ -162,6 +168,13 @@ export class Node {
     await once(this.#listener, "listening");
   }
 
+  /** Has it hang: the connections that there are carry nothing from it. */
+  mute(): void {
+    for (const socket of this.#sockets) {
+      socket.unpipe();
+    }
+  }
+
   /** Breaks all connections, and takes no others. */
   kill(): void {
     this.#ended.abort();
@@ -171,6 +184,12 @@ export class Node {
       socket.destroy();
     }
     rmSync(this.#path, { force: true });
+  }
+
+  /** Starts it after it was killed, at another address. */
+  async moved(endpoint: string): Promise<void> {
+    this.#path = endpoint.slice("unix:".length);
+    await this.start();
   }
 
   /** Starts it after it was killed, and waits until clients try again: gRPC makes its attempts up to 0.3 s apart. */
@@ -255,6 +274,9 @@ export class Node {
       const found = [...this.runs].filter(([name]) => requestId === "" || requestId === name).map(([, run]) => run);
       if (pageSize === 1) {
         return { runs: found.slice(0, 1) };
+      }
+      if (this.goesOn) {
+        return { runs: found, nextPageToken: "more" };
       }
       // Pages of two.
       const at = Number(pageToken);

@@ -10,7 +10,7 @@ import re
 import struct
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
@@ -24,6 +24,7 @@ from cofferdam.errors import (
     InfrastructureError,
     InternalError,
     InvalidArgument,
+    LimitExceeded,
     NoConnection,
     RateLimited,
     TimedOut,
@@ -88,6 +89,8 @@ def invalid(message: str) -> InvalidArgument:
 def is_away(error: CofferdamError) -> bool:
     """True if the node does not answer, cannot work now, or is another one: of a fleet that is a warning."""
     cannot = isinstance(error, RateLimited | Unavailable) or error.reason == "INTERNAL"
+    # Each refusal of a daemon has a reason: this node is broken, is older, or is none.
+    cannot = cannot or (not error.reason and type(error) in (CofferdamError, InternalError, LimitExceeded))
     return cannot or isinstance(error, NoConnection | TimedOut | WrongNodeError)
 
 
@@ -249,6 +252,15 @@ class Position:
         except (ValueError, struct.error):
             raise invalid("position: is none that `watch_events` gave") from None
         return position
+
+    def saw(self, node: int, mark: Mark, fleet: Collection[int]) -> None:
+        """Takes the last record of a node. Where there are too many nodes, one that left the fleet is forgotten.
+
+        Others that left stay: a node may be back in the list, and goes on where it was.
+        """
+        if node not in self.of and len(self.of) >= MOST_NODES:
+            del self.of[min(self.of, key=lambda number: (number in fleet, number))]
+        self.of[node] = mark
 
     def after(self, node: int, end: Mark | None) -> int:
         """The last record that was seen of the log that ends so. 0: none, and so in a log that is another one or shorter."""

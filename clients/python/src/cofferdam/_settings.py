@@ -36,11 +36,11 @@ CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.enable_http_proxy", 0),
     # The SDK repeats calls itself: it knows which ones it may.
     ("grpc.enable_retries", 0),
-]
-# Signs of life, as `coffer` asks for them: a network may lose a connection without a word.
-NETWORK_OPTIONS: list[tuple[str, int | str]] = [
+    # Signs of life: a network may lose a connection without a word, and a daemon may hang, also at a Unix socket.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 20_000),
+    # Newer versions of gRPC wait so long for the answer to a ping; default: a minute.
+    ("grpc.http2.ping_timeout_ms", 20_000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
 
@@ -90,7 +90,7 @@ class Settings:
         name: list[tuple[str, int | str]] = []
         if self.server_name is not None:
             name = [("grpc.ssl_target_name_override", self.server_name), ("grpc.default_authority", self.server_name)]
-        return [*CHANNEL_OPTIONS, *(() if self.target.startswith("unix:") else NETWORK_OPTIONS), *name]
+        return [*CHANNEL_OPTIONS, *name]
 
     def __repr__(self) -> str:
         return f"Settings(endpoint={self.endpoint!r}, token={'…' if self.token else None!r})"

@@ -29,6 +29,8 @@ _FAULTS: Mapping[int, Fault] = {
 # even where it knows the call's own status (github.com/grpc/grpc/issues/36066);
 # some versions with a full stop.
 UNSENT = "Internal error from Core"
+# What the daemon's gRPC says, with CANCELLED, where the deadline of the client is over there first.
+EXPIRED = "Timeout expired"
 # How gRPC's message begins where no connection came about: nothing of the request has left this process.
 UNCONNECTED = "failed to connect to all addresses"
 # What gRPC makes of TLS's alert about a client's certificate: with TLS 1.3 it arrives after the client's handshake.
@@ -52,7 +54,7 @@ _WITHOUT_REASON: Mapping[grpc.StatusCode, type[errors.CofferdamError]] = {
     grpc.StatusCode.UNKNOWN: errors.DaemonUnreachable,
     grpc.StatusCode.UNAUTHENTICATED: errors.AuthenticationFailed,
     grpc.StatusCode.PERMISSION_DENIED: errors.Denied,
-    grpc.StatusCode.DEADLINE_EXCEEDED: errors.TimedOut,
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.DaemonTimedOut,
     grpc.StatusCode.CANCELLED: errors.Cancelled,
     grpc.StatusCode.RESOURCE_EXHAUSTED: errors.LimitExceeded,
     grpc.StatusCode.NOT_FOUND: errors.NotFound,
@@ -69,13 +71,17 @@ def refused(error: _Failed, call_id: str | None = None) -> errors.CofferdamError
         if code is grpc.StatusCode.UNIMPLEMENTED:
             return errors.CofferdamError(message, hint="The daemon is older than this client; update it.")
         made = _WITHOUT_REASON.get(code, errors.InternalError)
+        fault: Fault
         if code is grpc.StatusCode.INTERNAL and message.rstrip(".") == UNSENT:
             made = errors.DaemonUnreachable
+        if code is grpc.StatusCode.CANCELLED and message == EXPIRED:
+            made = errors.DaemonTimedOut
         if made is errors.DaemonUnreachable:
             kind, message = unreachable(message)
-            fault: Fault = "infrastructure" if issubclass(kind, errors.InfrastructureError) else "caller"
+            fault = "infrastructure" if issubclass(kind, errors.InfrastructureError) else "caller"
             return kind(message, call_id=call_id, fault=fault, retry_safe=never_left(error))
-        return made(message, call_id=call_id)
+        fault = "infrastructure" if issubclass(made, errors.InfrastructureError) else ""
+        return made(message, call_id=call_id, fault=fault)
     details, blame = _told_apart(dict(info.metadata))
     return made_of(info.reason, message, details, call_id or details.get("call_id"), retry_after, blame)
 

@@ -246,6 +246,12 @@ class TimedOut(CofferdamError, TimeoutError):
     """The time was over."""
 
 
+class DaemonTimedOut(TimedOut, InfrastructureError):
+    """The daemon did not answer within the time of the request, which may have been carried out."""
+
+    HINT = "Check the present state before you repeat it. `coffer doctor` says if the daemon works."
+
+
 class Cancelled(CofferdamError):
     """Somebody cancelled the call, or its run ended."""
 

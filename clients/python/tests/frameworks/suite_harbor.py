@@ -73,6 +73,16 @@ async def test_an_environment_has_one_sandbox_from_start_to_stop(make: Make) -> 
         assert run_id not in [run.run_id for run in Sandbox.list("ready", client=client)]
 
 
+@pytest.mark.parametrize("lease", [60, None])
+async def test_a_sandbox_ends_with_its_program_if_that_is_wanted(make: Make, lease: int | None) -> None:
+    environment = make(**({"lease": lease} if lease else {}))
+    await environment.start(force_build=False)
+    try:
+        assert ((await environment.sandbox.info()).lease, environment.sandbox._keeping.goes_on) == (lease, lease is not None)
+    finally:
+        await environment.stop(delete=True)
+
+
 async def test_commands_run_with_bash_as_the_one_user(started: CofferdamEnvironment) -> None:
     done = await started.exec("set -o pipefail; echo $GREETING $A; echo err >&2; false | true", env={"A": "1"})
     assert (done.stdout, done.stderr, done.return_code) == ("hi 1\n", "err\n", 1)

@@ -96,6 +96,17 @@ async def test_call_that_needs_consent_explains_how_or_waits(asking: str, image:
         await CofferdamSandboxEnvironment.sample_cleanup("t", config, made, False)
 
 
+@pytest.mark.parametrize("lease", [60, None])
+async def test_a_sandbox_ends_with_its_program_if_that_is_wanted(image: str, profile: str, lease: int | None) -> None:
+    config = CofferdamSandboxConfig(profile=profile, image=image, lease=lease)
+    made = await CofferdamSandboxEnvironment.sample_init("t", config, {})
+    environment = made["default"].as_type(CofferdamSandboxEnvironment)
+    try:
+        assert ((await environment.sandbox.info()).lease, environment.sandbox._keeping.goes_on) == (lease, lease is not None)
+    finally:
+        await CofferdamSandboxEnvironment.sample_cleanup("t", config, made, False)
+
+
 async def test_output_of_a_command_ended_at_its_limit_is_marked_incomplete(asking: str, image: str) -> None:
     assert asking
     config = CofferdamSandboxConfig(profile="little", image=image)

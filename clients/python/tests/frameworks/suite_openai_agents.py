@@ -234,6 +234,20 @@ async def test_a_session_is_resumed_by_its_state(options: CofferdamSandboxClient
         await client.delete(session)
 
 
+@pytest.mark.parametrize("lease", [60, None])
+async def test_a_sandbox_ends_with_its_program_if_that_is_wanted(
+    options: CofferdamSandboxClientOptions, lease: int | None
+) -> None:
+    client = CofferdamSandboxClient()
+    async with await client.create(options=options.model_copy(update={"lease": lease})) as session:
+        state = client.serialize_session_state(session.state)
+    resumed = await client.resume(client.deserialize_session_state(state))
+    async with resumed:
+        sandbox = cast(CofferdamSandboxSession, resumed._inner).sandbox
+        assert ((await sandbox.info()).lease, sandbox._keeping.goes_on) == (lease, lease is not None)
+    await client.delete(resumed)
+
+
 async def test_a_whole_run_with_a_scripted_model(options: CofferdamSandboxClientOptions) -> None:
     model = ScriptedModel(
         [

@@ -60,6 +60,21 @@ async def test_output_that_was_cut_does_not_look_whole(asking: str, image: str) 
     assert caught.value.stderr == "err\n"
 
 
+@pytest.mark.parametrize("lease", [60.0, None])
+async def test_a_sandbox_ends_with_its_program_unless_it_is_to_stay(image: str, profile: str, lease: float | None) -> None:
+    backend = CofferdamWorkspaceBackend(profile=profile, image=image, **({} if lease else {"lease": None}))
+    await backend.working_dir()
+    assert backend.ref is not None
+    attached = CofferdamWorkspaceBackend(ref=backend.ref)
+    try:
+        for one in (backend, attached):
+            await one.working_dir()
+            sandbox = await one._sandbox()
+            assert ((await sandbox.info()).lease, sandbox._keeping.goes_on) == (lease, lease is not None)
+    finally:
+        await delete_workspace(backend.ref)
+
+
 @pytest.mark.parametrize("wait", [False, True])
 async def test_call_that_needs_consent_explains_how_or_waits(asking: str, image: str, wait: bool) -> None:
     backend = CofferdamWorkspaceBackend(profile=asking, image=image, wait_for_approval=wait)

@@ -78,6 +78,18 @@ async def test_a_deployment_has_one_sandbox_from_start_to_stop(image: str, profi
     await deployment.stop()
 
 
+@pytest.mark.parametrize("lease", [60.0, None])
+async def test_a_sandbox_ends_with_its_program_unless_it_is_to_stay(image: str, profile: str, lease: float | None) -> None:
+    options = {} if lease else {"lease": None}
+    deployment = CofferdamDeploymentConfig.model_validate({"profile": profile, "image": image, **options}).get_deployment()
+    await deployment.start()
+    try:
+        sandbox = deployment.runtime.sandbox
+        assert ((await sandbox.info()).lease, sandbox._keeping.goes_on) == (lease, lease is not None)
+    finally:
+        await deployment.stop()
+
+
 async def test_a_sandbox_that_cannot_be_made_is_an_error_that_says_why(profile: str) -> None:
     with pytest.raises(DeploymentStartupError, match="no-such-image"):
         await CofferdamDeployment(profile=profile, image="no-such-image").start()

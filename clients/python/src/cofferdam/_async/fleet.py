@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeVar
@@ -24,7 +25,7 @@ from cofferdam._async.transport import aside
 from cofferdam._fleet import DnsName, FleetCreateOptions, Mark, Position, invalid, named
 from cofferdam._node import node_of
 from cofferdam._options import OnAwaitingApproval
-from cofferdam.errors import DaemonUnreachable, Denied
+from cofferdam.errors import DaemonUnreachable, Denied, InternalError
 from cofferdam.types import (
     AlertInfo,
     ApprovalInfo,
@@ -41,6 +42,8 @@ from cofferdam.types import (
 
 Item = TypeVar("Item")
 
+# Of a list of one node, with a thousand runs or 500 alerts each.
+MOST_PAGES = 1000
 # The time of what has none.
 NEVER = datetime.fromtimestamp(0, timezone.utc)
 
@@ -67,10 +70,11 @@ class AsyncFleet:
         node_timeout: float,
         request_timeout: float,
         reconnect_timeout: float,
+        resolve: Callable[[], Sequence[FleetNode]] | None = None,
     ) -> None:
         """For `open`."""
         self._patience = reconnect_timeout
-        self._members = Members(nodes, token, tls, node_timeout, request_timeout, reconnect_timeout)
+        self._members = Members(nodes, token, tls, node_timeout, request_timeout, reconnect_timeout, resolve)
         self._placing = Placing(self._members, reconnect_timeout)
 
     @classmethod
@@ -88,7 +92,8 @@ class AsyncFleet:
 
         `fleet`: a file as `coffer fleet` reads it (`nodes: [{ id: 7, address: "node-7.example.org:7443" }]`; for YAML,
         install `cofferdam[fleet]`), `dns:fleet.example.org:7443` for all addresses of a name, or nodes; default:
-        `COFFERDAM_FLEET`.
+        `COFFERDAM_FLEET`. The name is resolved again while one of its nodes does not answer, so that a node is found at
+        another address; nodes that are new are not.
         `token`, `tls`: for all nodes, as in `AsyncClient`.
         `node_timeout`: seconds that a node has for an answer about itself, for each page of a list, and before a sandbox
         goes to another one. `request_timeout`, `reconnect_timeout`: of the sandboxes, as in `AsyncClient`.
@@ -97,10 +102,11 @@ class AsyncFleet:
         """
         if not node_timeout > 0:
             raise invalid("node_timeout: must be more than 0")
-        nodes = await aside(named, fleet)
+        nodes, resolve = await aside(named, fleet), None
         if isinstance(nodes, DnsName):
-            nodes = await aside(resolved, nodes)
-        return cls(nodes, token, tls, node_timeout, request_timeout, reconnect_timeout)
+            resolve = partial(resolved, nodes)
+            nodes = await aside(resolve)
+        return cls(nodes, token, tls, node_timeout, request_timeout, reconnect_timeout, resolve)
 
     async def nodes(self) -> tuple[NodeInfo, ...]:
         """All nodes as they are now, also those that do not answer, in the order of the list."""
@@ -117,12 +123,13 @@ class AsyncFleet:
             if state is not None:
                 request.state = v1.Run.State.Value(state.upper())
             runs: list[RunInfo] = []
-            while True:
+            for _ in range(MOST_PAGES):
                 page = await member.ask.runs.list_runs(request, timeout=member.timeout)
                 runs.extend(_results.run_info(run) for run in page.runs if (metadata or {}).items() <= run.labels.items())
                 if not page.next_page_token:
                     return runs
                 request.page_token = page.next_page_token
+            raise InternalError("the list of runs has no end")
 
         found = await self._members.gather(ask)
         items = sorted(found.items, key=lambda one: one.item.created_at or NEVER, reverse=True)
@@ -149,12 +156,13 @@ class AsyncFleet:
             if state is not None:
                 request.state = v1.Alert.State.Value(state.upper())
             alerts: list[AlertInfo] = []
-            while True:
+            for _ in range(MOST_PAGES):
                 page = await member.ask.alerts.list_alerts(request, timeout=member.timeout)
                 alerts.extend(_results.alert(one) for one in page.alerts)
                 if not page.next_page_token:
                     return alerts
                 request.page_token = page.next_page_token
+            raise InternalError("the list of alerts has no end")
 
         found = await self._members.gather(ask)
         items = sorted(found.items, key=lambda one: one.item.raised_at or NEVER, reverse=True)
@@ -170,6 +178,7 @@ class AsyncFleet:
     ) -> AsyncGenerator[FleetEvent, None]:
         """The records of all audit logs by time, none left out and none twice, also across a node that is lost and back.
 
+        With `follow` a record waits 5 seconds at most for older ones of other nodes, so that no node hides those of others.
         The records of one node keep their order. Each comes with a `position`; the stream that is given it goes on after
         that record, and so does `coffer --fleet audit tail`. A log that is another one than before, or that ends before the
         position, is read from its first record.
@@ -204,7 +213,7 @@ class AsyncFleet:
         async with aclosing(items) as passed:
             async for member, (mark, event) in passed:
                 node = member.number or 0
-                given.of[node] = mark
+                given.saw(node, mark, self._members.numbers)
                 yield FleetEvent(node, event, given.written())
 
     async def watch_runs(self, *, on_node: AsyncNodeCallback | None = None) -> AsyncGenerator[OfNode[RunInfo], None]:

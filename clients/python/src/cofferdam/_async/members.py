@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from cofferdam import v1
 from cofferdam._async.member import Member
+from cofferdam._async.moving import Moving
 from cofferdam._async.transport import together
 from cofferdam._fleet import DnsName, checked, is_away
 from cofferdam._status import lost
@@ -37,15 +38,28 @@ class Members:
         node_timeout: float,
         request_timeout: float,
         reconnect_timeout: float,
+        resolve: Callable[[], Sequence[FleetNode]] | None,
     ) -> None:
-        numbers: dict[int, Member] = {}
-        self._all = [
-            Member(node, numbers, token, tls, node_timeout, request_timeout, reconnect_timeout) for node in checked(nodes)
-        ]
+        """`resolve`: the addresses of the name that the fleet is, as they are now; None: it is none."""
+
+        def member(numbers: dict[int, Member], node: FleetNode) -> Member:
+            return Member(node, numbers, token, tls, node_timeout, request_timeout, reconnect_timeout)
+
+        self._numbers: dict[int, Member] = {}
+        self._all = [member(self._numbers, node) for node in checked(nodes)]
+        if resolve is not None:
+            moving = Moving(resolve, lambda node: member({}, node), self._all)
+            for one in self._all:
+                one.when_away = moving.begin
 
     @property
     def present(self) -> list[Member]:
         return [member for member in self._all if not member.is_twin]
+
+    @property
+    def numbers(self) -> Collection[int]:
+        """Those that are known."""
+        return self._numbers
 
     async def at(self, number: int) -> Member:
         """The node of this number. Raises `NotFound`."""
@@ -81,14 +95,14 @@ class Members:
                 if member.number is None:
                     await member.look()
                 return [] if member.is_twin else await question(member)
-            except CofferdamError as error:
-                error = member.judged(error)
-                if not is_away(error):
-                    raise error from None
-                if isinstance(error, RateLimited):
-                    limited.append(error)
-                member.standing.failed()
-                return member.unreachable(error)
+            except Exception as error:
+                judged = member.judged(error)
+                if not is_away(judged):
+                    raise judged from None
+                if isinstance(judged, RateLimited):
+                    limited.append(judged)
+                member.failed()
+                return member.unreachable(judged)
 
         members = self.present
         answers = await together([partial(ask, member) for member in members])

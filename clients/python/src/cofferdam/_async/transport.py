@@ -112,6 +112,8 @@ class Transport:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._channel: grpc.aio.Channel | None = None
+        # That of the address before.
+        self._former: grpc.aio.Channel | None = None
         self._callables: dict[str, Any] = {}
         self._connected = False
         # A daemon that answered is a node: the next request may reach another one.
@@ -123,12 +125,13 @@ class Transport:
 
     async def unary(self, method: Method[Request, Response], request: Request, timeout: float | None = None) -> Response:
         """One answer. Repeated while a daemon that answered before is gone, if nothing can happen twice by it."""
-        call = self._callables.get(method.path) or self._callable(method, "unary_unary")
         timeout = self.settings.request_timeout if timeout is None else timeout
         patience: Patience | None = None
         # An earlier attempt was lost and may have been carried out, whatever happens to those after it.
         is_sent = False
         while True:
+            # Here: the client may move to another address meanwhile.
+            call = self._callables.get(method.path) or self._callable(method, "unary_unary")
             attempt = call(request, timeout=timeout, metadata=self.settings.metadata_for(request))
             try:
                 response: Response = await attempt
@@ -283,6 +286,14 @@ class Transport:
         credentials = grpc.ssl_channel_credentials(files.ca, files.key, files.cert)
         return grpc.aio.secure_channel(it.target, credentials, options=it.options)
 
+    async def move(self, settings: Settings) -> None:
+        """Has later requests go to another address. Those under way stay with the connection before, but no older one."""
+        older, self._former, self._channel = self._former, self._channel, None
+        self.settings = settings
+        self._callables.clear()
+        if older is not None:
+            await older.close(None)
+
     async def close(self) -> None:
         backgrounds = list(self._backgrounds)
         for background in backgrounds:
@@ -293,7 +304,9 @@ class Transport:
         others = {task for task in self._afterwards if task is not asyncio.current_task()}
         if others:
             await asyncio.wait(others, timeout=LAST_WAIT)
-        channel, self._channel = self._channel, None
+        channels = (self._channel, self._former)
+        self._channel = self._former = None
         self._callables.clear()
-        if channel is not None:
-            await channel.close(None)
+        for channel in channels:
+            if channel is not None:
+                await channel.close(None)

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from cofferdam import _results, v1
 from cofferdam._fleet import Standing, is_away
 from cofferdam._sync.client import Client
-from cofferdam.errors import CofferdamError, DaemonUnreachable, TimedOut
+from cofferdam.errors import CofferdamError, DaemonUnreachable, InternalError, TimedOut
 from cofferdam.types import FleetNode, NodeInfo, Tls
 
 
@@ -33,6 +34,8 @@ class Member:
         self.standing = Standing(node.weight)
         #: It is a second address of a node that the fleet has already.
         self.is_twin = False
+        #: Called when it has not answered.
+        self.when_away: Callable[[Member], None] | None = None
         self._numbers = numbers
         tls = tls if node.endpoint.startswith("https://") else None
         name = node.server_name
@@ -57,21 +60,40 @@ class Member:
         return f"node {self.number} ({self.endpoint})" if self.number is not None else f"the node at {self.endpoint}"
 
     def look(self, timeout: float | None = None) -> NodeInfo:
-        """The node as it is now. Raises `DaemonUnreachable` if it does not answer in time, or is another one."""
+        """The node as it is now. Raises `DaemonUnreachable` if it does not answer in time, or is another one.
+
+        Raises `InternalError` for an answer that cannot be read.
+        """
         try:
             response = self.ask.node.get_node(v1.GetNodeRequest(), timeout=timeout or self.timeout)
             self._check(response.node.node_id)
-        except CofferdamError as error:
-            error = self.judged(error, timeout)
-            if is_away(error):
-                self.standing.failed()
-            raise error from None
-        info = _results.node_info(response.node, self.endpoint)
+            info = _results.node_info(response.node, self.endpoint)
+        except Exception as error:
+            judged = self.judged(error, timeout)
+            if is_away(judged):
+                self.failed()
+            raise judged from None
         self.standing.answered(info)
         return info
 
-    def judged(self, error: CofferdamError, timeout: float | None = None) -> CofferdamError:
-        """The error, or the better one for a node that takes too long."""
+    def failed(self) -> None:
+        """It has not answered."""
+        self.standing.failed()
+        if self.when_away is not None:
+            self.when_away(self)
+
+    def move(self, to: Member, info: NodeInfo) -> None:
+        """Goes on at the address of another object for the same node, which has just answered this."""
+        self.endpoint = to.endpoint
+        self.ask._transport.move(to.ask._transport.settings)
+        self.client._transport.move(to.client._transport.settings)
+        self.standing.answered(replace(info, endpoint=to.endpoint))
+
+    def judged(self, error: Exception, timeout: float | None = None) -> CofferdamError:
+        """The error, or the better one for a node that takes too long, or whose answer cannot be read."""
+        if not isinstance(error, CofferdamError):
+            told = f"{self.label} gave an answer that cannot be read: {type(error).__name__}"
+            return InternalError(told, fault="infrastructure")
         if not isinstance(error, TimedOut):
             return error
         seconds = timeout or self.timeout

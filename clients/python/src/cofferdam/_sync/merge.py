@@ -10,6 +10,9 @@ node 3 ── lost, again … ──┘
 Boxes are bounded, so that a node is read no faster than the items are taken. An item is held for `HOLD` seconds from its
 own time on unless each other node shows a later one, is lost, or has an end. So items come in the order of their times,
 except those that a node sends later than that.
+
+A stream that goes on trusts no node with the others: an item that was here for `LONGEST_WAIT` seconds comes next, and with
+it those of its box that were here as long. So a node that always sends earlier items does not hide those of others.
 """
 
 from __future__ import annotations
@@ -25,8 +28,9 @@ from cofferdam._fleet import is_away
 from cofferdam._settings import Patience
 from cofferdam._sync.mailbox import Mailbox, NodeCallback
 from cofferdam._sync.member import Member
+from cofferdam._sync.members import none_answers
 from cofferdam._sync.transport import sleep, tell
-from cofferdam.errors import CofferdamError, DaemonUnreachable
+from cofferdam.errors import DaemonUnreachable
 from cofferdam.types import NodeInfo
 
 Item = TypeVar("Item")
@@ -37,6 +41,8 @@ HOLD = 0.25
 STEP = 0.02
 FIRST_PAUSE = 0.25
 LONGEST_PAUSE = 5.0
+# For which earlier items of other nodes come before one that is here. The time of its taker does not count.
+LONGEST_WAIT = 5.0
 # For the facts of a node before its stream: nobody waits for them but the stream itself.
 BEGIN_TIMEOUT = 5.0
 # Items of a node that wait.
@@ -51,34 +57,72 @@ class Beginning(Protocol[Begun]):
 
 @dataclass
 class Passed(Generic[Item]):
-    """An item with its time, or a change of the node. Neither: the end."""
+    """An item with its time and when it came, or a change of the node. Neither: the end."""
 
     time: datetime | None = None
+    came: float = 0.0
     item: Item | None = None
     begun: NodeInfo | None = None
     lost: NodeInfo | None = None
     error: Exception | None = None
 
 
+@dataclass
+class Head(Generic[Item]):
+    """The next item of a node."""
+
+    time: datetime
+    came: float
+    item: Item
+
+
+class Clock:
+    """Seconds that items have to wait. It stands still while their taker does something else."""
+
+    def __init__(self) -> None:
+        # Since when the taker is away, if it is, and for how long it was before: as one, for other threads.
+        self._away: tuple[float | None, float] = (None, 0.0)
+
+    def now(self) -> float:
+        since, before = self._away
+        return (time.monotonic() if since is None else since) - before
+
+    def leave(self) -> None:
+        """The taker goes."""
+        self._away = (time.monotonic(), self._away[1])
+
+    def back(self) -> None:
+        """The taker asks for the next item."""
+        since, before = self._away
+        if since is not None:
+            self._away = (None, before + time.monotonic() - since)
+
+
 class Feed(Generic[Item]):
     """The stream of one node, which goes on when the node is back."""
 
-    def __init__(self, member: Member, begin: Beginning[Item], follow: bool, patience: float) -> None:
+    def __init__(self, member: Member, begin: Beginning[Item], follow: bool, patience: float, clock: Clock) -> None:
         self.member = member
         self._begin = begin
         self._follow = follow
         self._patience = patience
+        self._clock = clock
         self._box: Mailbox[Passed[Item]] = Mailbox(WAITING)
         #: The next item.
-        self.head: tuple[datetime, Item] | None = None
+        self.head: Head[Item] | None = None
         self.is_lost = False
+        #: Why it is lost.
+        self.failure = ""
         self.has_ended = False
         #: Since when it has had no item to show; None: it has one, or its stream has not begun.
         self._silent_since: float | None = None
         self._work = member.ask._transport.background(self._read)
 
     def show(self, timeout: float | None, on_node: NodeCallback | None) -> None:
-        """Waits for the next item, as long as the node is not lost. Raises the error of a node that refuses."""
+        """Waits for the next item, as long as the node is not lost.
+
+        Raises the error of a node that refuses, and `Cancelled` if the fleet is closed.
+        """
         while self.head is None and not self.has_ended:
             passed = self._box.get(0.0 if self.is_lost else timeout)
             if passed is None:
@@ -93,10 +137,11 @@ class Feed(Generic[Item]):
         changed = passed.begun if self.is_lost else passed.lost
         if changed is not None:
             self.is_lost = passed.lost is not None
+            self.failure = changed.failure
             if on_node is not None:
                 tell(on_node, changed)
         elif passed.time is not None and passed.item is not None:
-            self.head = (passed.time, passed.item)
+            self.head = Head(passed.time, passed.came, passed.item)
         elif passed.begun is None and passed.lost is None:
             self.has_ended = True
 
@@ -120,6 +165,13 @@ class Feed(Generic[Item]):
         self._work.end()
 
     def _read(self) -> None:
+        try:
+            self._pass()
+        finally:
+            # Work that was ended has passed no end.
+            self._box.close()
+
+    def _pass(self) -> None:
         pause, answered, is_lost = FIRST_PAUSE, False, False
         patience = Patience(self._patience)
         while True:
@@ -133,21 +185,19 @@ class Feed(Generic[Item]):
                     for moment, item in items:
                         pause, answered = FIRST_PAUSE, True
                         patience.restore()
-                        self._box.put(Passed(moment, item))
+                        self._box.put(Passed(moment, self._clock.now(), item))
                 if not self._follow:
                     return self._box.put(Passed())
                 raise DaemonUnreachable("the daemon ended the stream")
-            except CofferdamError as error:
-                if not is_away(error):
-                    return self._box.put(Passed(error=error))
+            except Exception as error:
+                judged = self.member.judged(error, BEGIN_TIMEOUT)
+                if not is_away(judged):
+                    return self._box.put(Passed(error=judged))
                 if not is_lost:
                     is_lost = True
-                    self._box.put(Passed(lost=self.member.unreachable(error)))
+                    self._box.put(Passed(lost=self.member.unreachable(judged)))
                 if not self._follow and (not answered or patience.pause() is None):
                     return self._box.put(Passed())
-            except Exception as error:
-                # An answer that cannot be read.
-                return self._box.put(Passed(error=error))
             sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -163,28 +213,34 @@ def merged(
     """The items of all nodes, the oldest first. Raises `DaemonUnreachable` when all are lost for `patience` seconds."""
     feeds: list[Feed[Item]] = []
     missed = Patience(patience)
+    clock = Clock()
     try:
-        feeds.extend(Feed(member, begin, follow, patience) for member in members)
+        feeds.extend(Feed(member, begin, follow, patience, clock) for member in members)
         while not all(feed.has_ended for feed in feeds):
             for feed in feeds:
                 feed.show(0.0 if follow else None, on_node)
-            ready = [(feed.head[0], at) for at, feed in enumerate(feeds) if feed.head is not None]
+            ready = [(feed, feed.head) for feed in feeds if feed.head is not None]
             if ready:
-                moment, at = min(ready)
-                head = feeds[at].head
-                if head is not None and not (follow and is_held(moment, feeds)):
+                feed, head = min(ready, key=lambda one: one[1].time)
+                longest = min(ready, key=lambda one: one[1].came)
+                is_overdue = follow and clock.now() >= longest[1].came + LONGEST_WAIT
+                if is_overdue:
+                    feed, head = longest
+                if is_overdue or not (follow and is_held(head.time, feeds)):
                     missed.restore()
-                    feeds[at].taken()
-                    yield feeds[at].member, head[1]
+                    feed.taken()
+                    clock.leave()
+                    yield feed.member, head.item
+                    clock.back()
                     continue
             elif follow and all(feed.is_lost or feed.has_ended for feed in feeds):
                 if missed.pause() is None:
-                    raise DaemonUnreachable("no node of the fleet answers")
+                    raise none_answers([feed.failure for feed in feeds if feed.failure])
             else:
                 missed.restore()
             sleep(STEP)
         if all(feed.is_lost for feed in feeds):
-            raise DaemonUnreachable("no node of the fleet answers")
+            raise none_answers([feed.failure for feed in feeds if feed.failure])
     finally:
         for feed in feeds:
             feed.close()

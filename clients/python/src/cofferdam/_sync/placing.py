@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 
 from cofferdam import _requests, v1
 from cofferdam._fleet import FleetCreateOptions, draw, has_no_answer, home_of, is_away, was_refused
 from cofferdam._node import node_of
 from cofferdam._settings import Patience
-from cofferdam._status import after_lost_attempt, lost
+from cofferdam._status import after_lost_attempt, lost, may_pass
 from cofferdam._sync.member import Member
 from cofferdam._sync.members import Members, none_answers, was_made
 from cofferdam._sync.sandbox import ABANDONING_PAUSE, ABANDONINGS, Sandbox
 from cofferdam._sync.transport import Lock, sleep, together
-from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, NotFound, RateLimited, Unavailable
+from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, NotFound
 
 
 class Placing:
@@ -48,7 +47,7 @@ class Placing:
                 if not was_refused(error):
                     raise
                 if isinstance(error, NoConnection):
-                    member.standing.failed()
+                    member.failed()
                 passed_over.append(error)
                 continue
             finally:
@@ -108,7 +107,7 @@ class Placing:
                     member.ask._transport.reconnect(pause)
         except BaseException as error:
             if abandons and (not isinstance(error, CofferdamError) or error._follows_lost_attempt):
-                member.ask._transport.afterwards(abandoned(member, name))
+                member.ask._transport.afterwards(abandoned(member, name, self._patience))
             raise
         sandbox = Sandbox(
             member.client, made.run_id, made._options, owns_client=False, delete_workspace=made._delete_workspace
@@ -123,7 +122,7 @@ class Placing:
             # Its caller has no object that ends the renewing.
             sandbox._keeping.end()
             if abandons:
-                member.ask._transport.afterwards(abandoned(member, name))
+                member.ask._transport.afterwards(abandoned(member, name, self._patience))
             raise
 
 
@@ -136,16 +135,25 @@ def looked(member: Member) -> None:
             raise
 
 
-def abandoned(member: Member, name: str) -> None:
-    """Ends a run that nobody wants any more, and whose id nobody was told."""
-    with suppress(CofferdamError):
-        for _ in range(ABANDONINGS):
-            # Not now, such as without a log.
-            with suppress(NotFound, RateLimited, Unavailable):
-                request = v1.ListRunsRequest(request_id=name, page_size=1)
-                page = member.ask.runs.list_runs(request, timeout=member.timeout)
-                if page.runs:
-                    member.ask.runs.stop_run(v1.StopRunRequest(run_id=page.runs[0].run_id))
-                    return
-            # The daemon may not have begun with it.
-            sleep(ABANDONING_PAUSE)
+def abandoned(member: Member, name: str, seconds: float) -> None:
+    """Ends a run that nobody wants any more, and whose id nobody was told. A node that is away is asked for so long."""
+    patience, left = Patience(seconds), ABANDONINGS
+    request = v1.ListRunsRequest(request_id=name, page_size=1)
+    while left > 0:
+        # The daemon may not have begun with it.
+        pause = ABANDONING_PAUSE
+        try:
+            page = member.ask.runs.list_runs(request, timeout=member.timeout)
+            if page.runs:
+                member.ask.runs.stop_run(v1.StopRunRequest(run_id=page.runs[0].run_id))
+                return
+            left -= 1
+        except NotFound:
+            left -= 1
+        except CofferdamError as error:
+            # Not now, such as without a log or a connection.
+            again = patience.pause() if may_pass(error) else None
+            if again is None:
+                return
+            pause = again
+        sleep(pause)

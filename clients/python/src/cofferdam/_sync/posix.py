@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from cofferdam._results import LIMITS
 from cofferdam._sync.sandbox import Sandbox
-from cofferdam.errors import CofferdamError, CommandStopped, NotFound
+from cofferdam.errors import CofferdamError, CommandStopped, NotFound, RunNotReady
 from cofferdam.types import CommandResult
 
 HOME = "/workspace"
@@ -53,6 +53,10 @@ def is_mounted(path: str) -> bool:
     return any(path == mount or path.startswith(f"{mount}/") for mount in MOUNTS)
 
 
+class NeverRun(CommandResult):
+    """The result of a command whose sandbox was ended by its own programs before."""
+
+
 class Posix:
     """Commands in any directory, and files at any path."""
 
@@ -70,7 +74,7 @@ class Posix:
     ) -> CommandResult:
         """As a shell would: a program that is not there is exit code 127, one that cannot be run 126, one that a limit
         ended 137 or 153, and one that ended the worker beside it 137, each with what happened at the end of standard error.
-        Otherwise raises like `commands.run`.
+        So is each command after programs have ended the sandbox itself. Otherwise raises like `commands.run`.
         """
         data = stdin.encode() if isinstance(stdin, str) else stdin
         if data is not None and len(data) > LARGEST_INPUT:
@@ -92,6 +96,11 @@ class Posix:
             if error.fault != "program":
                 raise
             return replace(result, exit_code=result.exit_code or KILLED, stderr_bytes=result.stderr_bytes + told)
+        except RunNotReady as error:
+            # The same, for what ended the worker so often that the run ended, too.
+            if error.fault != "program":
+                raise
+            return NeverRun(error.call_id or "", KILLED, b"", f"{error.message}\n".encode(), fault="program")
         except CofferdamError as error:
             if "exit_code" not in error.details:
                 raise
@@ -108,11 +117,17 @@ class Posix:
     ) -> CommandResult:
         """By a file, which is empty afterwards: not every profile lets a command delete."""
         file = f"/tmp/.stdin-{uuid.uuid4().hex}"
-        self.write(file, data)
+        written = self._written(file, data, append=False)
+        if isinstance(written, NeverRun):
+            return written
+        self._check(written, file)
         try:
             return self.run(["/bin/sh", "-c", _FROM_FILE, "sh", file, *argv], cwd=cwd, env=env, timeout=timeout)
         finally:
-            self.write(file, b"")
+            emptied = self._written(file, b"", append=False)
+            # A command that has ended the sandbox has a result.
+            if not isinstance(emptied, NeverRun):
+                self._check(emptied, file)
 
     def read(self, path: str) -> bytes:
         """A file of at most 64 MiB. Raises `FileNotFoundError`, `IsADirectoryError`, `PermissionError` and others."""
@@ -124,18 +139,27 @@ class Posix:
 
     def write(self, path: str, data: bytes, *, append: bool = False) -> None:
         """In place; directories are made. More than 768 KiB are written in pieces. Raises like `read`."""
+        self._check(self._written(path, data, append=append), path)
+
+    def _written(self, path: str, data: bytes, *, append: bool) -> CommandResult:
+        """The result of the command that has written the last piece, or that has failed."""
         script = _APPEND if append else _MAKE
         for at in range(0, max(len(data), 1), PIECE):
             piece = base64.b64encode(data[at : at + PIECE])
             result = self.run(["/bin/sh", "-c", script, "sh", path], env={"LC_ALL": "C"}, stdin=piece)
-            self._check(result, path)
+            if not result.ok:
+                break
             script = _APPEND
+        return result
 
     @staticmethod
     def _check(result: CommandResult, path: str) -> None:
         if result.ok:
             return
         said = result.stderr.strip()
+        if isinstance(result, NeverRun):
+            # Its files are gone with it.
+            raise FileNotFoundError(errno.ENOENT, said, path)
         for words, number in _REASONS.items():
             if said.endswith(words):
                 # The kind of OSError that belongs to the number.

@@ -176,6 +176,8 @@ class Transport:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._channel: grpc.Channel | None = None
+        # That of the address before.
+        self._former: grpc.Channel | None = None
         self._callables: dict[str, Any] = {}
         self._connected = False
         # A daemon that answered is a node: the next request may reach another one.
@@ -187,12 +189,13 @@ class Transport:
 
     def unary(self, method: Method[Request, Response], request: Request, timeout: float | None = None) -> Response:
         """One answer. Repeated while a daemon that answered before is gone, if nothing can happen twice by it."""
-        call = self._callables.get(method.path) or self._callable(method, "unary_unary")
         timeout = self.settings.request_timeout if timeout is None else timeout
         patience: Patience | None = None
         # An earlier attempt was lost and may have been carried out, whatever happens to those after it.
         is_sent = False
         while True:
+            # Here: the client may move to another address meanwhile.
+            call = self._callables.get(method.path) or self._callable(method, "unary_unary")
             try:
                 metadata = self.settings.metadata_for(request)
                 response: Response
@@ -327,13 +330,12 @@ class Transport:
         with self._opening:
             if self._channel is None:
                 self._channel = self._open()
-            make = getattr(self._channel, kind)
-        made: Any = make(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString,
-        )
-        self._callables[method.path] = made
+            made: Any = getattr(self._channel, kind)(
+                method.path,
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.response.FromString,
+            )
+            self._callables[method.path] = made
         return made
 
     def _open(self) -> grpc.Channel:
@@ -344,6 +346,15 @@ class Transport:
         credentials = grpc.ssl_channel_credentials(files.ca, files.key, files.cert)
         return grpc.secure_channel(it.target, credentials, options=it.options)
 
+    def move(self, settings: Settings) -> None:
+        """Has later requests go to another address. Those under way stay with the connection before, but no older one."""
+        with self._opening:
+            older, self._former, self._channel = self._former, self._channel, None
+            self.settings = settings
+            self._callables.clear()
+        if older is not None:
+            older.close()
+
     def close(self) -> None:
         with self._opening:
             backgrounds = list(self._backgrounds)
@@ -351,7 +362,10 @@ class Transport:
             background.cancel()
         for background in backgrounds:
             background.end()
-        channel, self._channel = self._channel, None
-        self._callables.clear()
-        if channel is not None:
-            channel.close()
+        with self._opening:
+            channels = (self._channel, self._former)
+            self._channel = self._former = None
+            self._callables.clear()
+        for channel in channels:
+            if channel is not None:
+                channel.close()

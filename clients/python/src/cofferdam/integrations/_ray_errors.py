@@ -52,10 +52,10 @@ def creating(seconds: float) -> Iterator[None]:
         yield
     except ApprovalRequired:
         raise
-    except InfrastructureError as error:
-        raise told(error, SandboxNotCreated) from error
     except TimedOut as error:
         raise SandboxTimeoutError(f"The sandbox was not ready in {seconds:g} seconds: {error}") from error
+    except InfrastructureError as error:
+        raise told(error, SandboxNotCreated) from error
     except (CofferdamError, ValueError) as error:
         raise SandboxCreationError(str(error)) from error
 

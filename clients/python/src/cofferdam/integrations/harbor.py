@@ -60,6 +60,7 @@ class CofferdamEnvironment(BaseEnvironment):
         revision: str | int | None = None,
         offline: bool = False,
         build_network: bool = True,
+        lease: float | None = None,
         wait_for_approval: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -67,7 +68,8 @@ class CofferdamEnvironment(BaseEnvironment):
 
         `base`: the id of the base that each trial begins on. `repository`: a git repository of the daemon's host, and
         `revision` a branch or commit of it, default its HEAD. The daemon makes a base of it once, which stays.
-        `build_network`: builds have the network that the engine gives them.
+        `build_network`: builds have the network that the engine gives them. `lease`: seconds for which the sandbox outlives
+        this process, which renews it; default: without a bound.
         """
         self._profile = profile
         self._image = image
@@ -75,6 +77,7 @@ class CofferdamEnvironment(BaseEnvironment):
         self._origin = Origin(base, repository, None if revision is None else str(revision)).checked()
         self._offline = offline
         self._build_network = build_network
+        self._lease = lease
         self._wait_for_approval = wait_for_approval
         self._sandbox: AsyncSandbox | None = None
         self._project = _compose.Project()
@@ -180,6 +183,8 @@ class CofferdamEnvironment(BaseEnvironment):
                 companions=self._project.companions,
                 writable_paths=self._places(),
                 egress={"only": list(hosts)} if hosts else {},
+                lease=self._lease,
+                keep_alive=self._lease is not None,
                 agent_id="harbor",
                 metadata={"harbor.session": self.session_id[:256]},
                 wait_for_approval=self._wait_for_approval,

@@ -62,6 +62,8 @@ class CofferdamSandboxConfig(BaseModel):
     compose: str | None = None
     #: Seconds after which the daemon stops it.
     timeout: int | None = None
+    #: Seconds that it outlives this process, which renews the lease; None: without a bound.
+    lease: int | None = None
     #: Wait for a person where one has to consent, instead of `ApprovalRequired`.
     wait_for_approval: bool = False
 
@@ -166,6 +168,8 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
             limits=main.limits,
             companions=project.companions,
             timeout=wanted.timeout,
+            lease=wanted.lease,
+            keep_alive=wanted.lease is not None,
             agent_id="inspect",
             metadata={"inspect.task": task_name[:256]},
             wait_for_approval=wanted.wait_for_approval,

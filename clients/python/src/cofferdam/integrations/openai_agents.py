@@ -68,6 +68,7 @@ from cofferdam.errors import (
     PreconditionFailed,
     RunLost,
 )
+from cofferdam.integrations._lease import renew
 from cofferdam.integrations._terminals import Terminals
 from cofferdam.types import Checkpoint, Managed
 
@@ -153,6 +154,8 @@ class CofferdamSandboxClientOptions(BaseSandboxClientOptions):
     image: str | None = None
     #: Seconds after which the daemon stops it.
     timeout: int | None = None
+    #: Seconds that it outlives its session and this process, which renews the lease; None: it stays until `delete`.
+    lease: int | None = None
     #: Wait for a person where one has to consent, instead of `ApprovalRequired`.
     wait_for_approval: bool = False
     #: Form of the workspace's snapshots: an archive, or the id of a checkpoint. That one also has `/state` and changes of a
@@ -168,6 +171,7 @@ class CofferdamSandboxSessionState(SandboxSessionState):
     profile: str = "harness"
     image: str | None = None
     timeout: int | None = None
+    lease: int | None = None
     wait_for_approval: bool = False
     run_id: str = ""
     snapshots: Literal["archive", "checkpoint"] = "archive"
@@ -389,7 +393,7 @@ def _raise_failed(command: Sequence[str | Path], error: CofferdamError) -> NoRet
 
 
 class CofferdamSandboxClient(BaseSandboxClient[CofferdamSandboxClientOptions]):
-    """Makes sandboxes for `SandboxAgent`. They stay, and can be resumed, until `delete`."""
+    """Makes sandboxes for `SandboxAgent`. They stay, and can be resumed, until `delete`, or for their `lease`."""
 
     backend_id = BACKEND
     supports_default_options = True
@@ -408,6 +412,7 @@ class CofferdamSandboxClient(BaseSandboxClient[CofferdamSandboxClientOptions]):
             profile=wanted.profile,
             image=wanted.image,
             timeout=wanted.timeout,
+            lease=wanted.lease,
             wait_for_approval=wanted.wait_for_approval,
             snapshots=wanted.snapshots,
         )
@@ -434,6 +439,7 @@ class CofferdamSandboxClient(BaseSandboxClient[CofferdamSandboxClientOptions]):
             # Its snapshot, if there is one, is restored into a new one.
             state.workspace_root_ready = False
             return self._wrap_session(await self._made(state))
+        await renew(sandbox)
         session = CofferdamSandboxSession(state=state, sandbox=sandbox)
         session._set_start_state_preserved(True)
         return self._wrap_session(session)
@@ -463,6 +469,8 @@ async def made(state: CofferdamSandboxSessionState, workspace: Managed | Checkpo
         image=state.image,
         workspace=workspace,
         timeout=state.timeout,
+        lease=state.lease,
+        keep_alive=state.lease is not None,
         agent_id="openai-agents",
         wait_for_approval=state.wait_for_approval,
     )

@@ -30,6 +30,7 @@ from cofferdam.errors import (
     NotFound,
     RunNotReady,
 )
+from cofferdam.integrations._lease import LEASE, renew
 from cofferdam.integrations._shell import OUTPUT_LIMIT
 
 PROVIDER = "cofferdam"
@@ -38,7 +39,7 @@ PREVIEW = 64 * 1024
 
 
 class CofferdamWorkspaceBackend:
-    """A sandbox that its first operation makes, or attaches to. It stays until `delete_workspace`."""
+    """A sandbox that its first operation makes, or attaches to. It stays until `delete_workspace`, or for its lease."""
 
     def __init__(
         self,
@@ -46,14 +47,20 @@ class CofferdamWorkspaceBackend:
         profile: str = "harness",
         image: str | None = None,
         ref: WorkspaceRef | None = None,
+        lease: float | None = LEASE,
         wait_for_approval: bool = False,
     ) -> None:
-        """`ref`: of a sandbox that is there; default: a new one is made, of this profile and image."""
+        """`ref`: of a sandbox that is there; default: a new one is made, of this profile and image.
+
+        `lease`: seconds for which a new one outlives its program, or the event loop, which renew it; None: it stays until
+        `delete_workspace`. A backend that attaches to a sandbox with a lease renews it, too.
+        """
         if ref is not None and ref.provider != PROVIDER:
             raise ValueError(f"ref: is of {ref.provider}, not of {PROVIDER}")
         self._profile = profile
         self._image = image
         self._ref = ref
+        self._lease = lease
         self._wait_for_approval = wait_for_approval
         self._attaching: asyncio.Task[AsyncSandbox] | None = None
 
@@ -118,6 +125,8 @@ class CofferdamWorkspaceBackend:
             sandbox = await AsyncSandbox.create(
                 profile=self._profile,
                 image=self._image,
+                lease=self._lease,
+                keep_alive=self._lease is not None,
                 agent_id="pydantic-ai",
                 wait_for_approval=self._wait_for_approval,
             )
@@ -130,6 +139,7 @@ class CofferdamWorkspaceBackend:
         if not await sandbox.is_running():
             await sandbox.close()
             raise WorkspaceUnavailableError(f"the run {self._ref.id} has ended")
+        await renew(sandbox)
         return sandbox
 
 

@@ -53,6 +53,7 @@ from cofferdam import ApprovalRequired, AsyncSandbox, Bind, Clone, CofferdamErro
 from cofferdam._async.posix import Posix
 from cofferdam.errors import ApprovalDenied, AwaitingApproval, CommandNotAllowed, CommandTimedOut
 from cofferdam.integrations._archive import upload
+from cofferdam.integrations._lease import LEASE
 from cofferdam.integrations._session import BashSession
 from cofferdam.integrations._shell import CANNOT_EXECUTE
 
@@ -232,6 +233,8 @@ class CofferdamDeploymentConfig(BaseModel):
     env: dict[str, str] = {}
     #: Seconds after which the daemon stops the sandbox.
     timeout: float | None = None
+    #: Seconds that the sandbox outlives its program, which renews this lease until `stop`; None: without a bound.
+    lease: float | None = LEASE
     #: Wait for a person where one has to consent, instead of `ApprovalRequired`.
     wait_for_approval: bool = False
 
@@ -273,6 +276,8 @@ class CofferdamDeployment(AbstractDeployment):
                 workspace=config.workspace,
                 env=config.env,
                 timeout=config.timeout,
+                lease=config.lease,
+                keep_alive=config.lease is not None,
                 agent_id="swe-rex",
                 wait_for_approval=config.wait_for_approval,
             )
