@@ -122,7 +122,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         oidc: issuers,
         runs: RunBounds {
             living: number_or(&limits, "runs", 1..=10_000, 256) as usize,
-            ended: number_or(&limits, "ended_runs", 1..=1_000_000, 20_000) as usize,
+            ended: number_or(&limits, "ended_runs", 1..=1_000_000, 50_000) as usize,
             max_ttl: runs.get("max_ttl").and_then(|at| time(at, 1, 366 * DAY)),
         },
         calls: Whole {
