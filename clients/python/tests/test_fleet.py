@@ -719,11 +719,12 @@ def test_a_node_that_refuses_a_stream_ends_it(fleet: Fleet, nodes: list[Node]) -
 
 
 def test_records_of_a_sandbox_are_whole_although_its_daemon_stops(fleet: Fleet, nodes: list[Node]) -> None:
-    nodes[0].runs["x"] = v1.Run(run_id=id_of(1, 1))
+    run_id = id_of(1, 1)
+    nodes[0].runs["x"] = v1.Run(run_id=run_id)
     for second in (1, 2, 3):
         nodes[0].record(second)
     nodes[0].cuts, nodes[0].cut_reason = 1, "DAEMON_STOPPING"
-    sandbox = fleet.sandbox(id_of(1, 1))
+    sandbox = fleet.sandbox(run_id)
     assert [event.sequence for event in sandbox.audit.stream(follow=False)] == [1, 2, 3]
 
 

@@ -148,13 +148,14 @@ test("a node that cannot answer now is a warning", async () => {
 });
 
 test("records of a sandbox are whole although its daemon stops", async () => {
-  one.runs.set("x", { runId: idOf(1, 1) });
+  const runId = idOf(1, 1);
+  one.runs.set("x", { runId });
   for (const second of [1, 2, 3]) {
     one.record(second);
   }
   one.cuts = 1;
   one.cutReason = "DAEMON_STOPPING";
-  const sandbox = await fleet.sandbox(idOf(1, 1));
+  const sandbox = await fleet.sandbox(runId);
   const sequences: number[] = [];
   for await (const { sequence } of sandbox.audit.stream({ follow: false })) {
     sequences.push(sequence);
