@@ -241,7 +241,7 @@ class AsyncSandbox:
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
         sandbox._token = made.token or None
         if keep_alive and lease is not None:
-            sandbox._keeping.begin(client, run_id, lease)
+            sandbox._keeping.begin(client, run_id, lease, is_new=not request_id)
         return sandbox
 
     @classmethod

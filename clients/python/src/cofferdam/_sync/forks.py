@@ -196,7 +196,7 @@ def fork(
         sandbox._forks = forks
         seconds = _results.run_info(one.run).lease
         if keep_alive and seconds is not None:
-            sandbox._keeping.begin(client, sandbox.run_id, seconds)
+            sandbox._keeping.begin(client, sandbox.run_id, seconds, is_new=True)
     return forks
 
 

@@ -21,8 +21,9 @@ class Keeping:
         #: Ends of the sandbox take turns: the first one closes the connection, and the next opens another.
         self.turn = Lock()
 
-    def begin(self, client: Client, run_id: str, lease: float) -> None:
-        self._work = client._transport.background(lambda: keep(client, run_id, lease))
+    def begin(self, client: Client, run_id: str, lease: float, *, is_new: bool) -> None:
+        """`is_new`: the lease begins now. Of a run that was found, most of it may be over."""
+        self._work = client._transport.background(lambda: keep(client, run_id, lease, is_new=is_new))
 
     @property
     def goes_on(self) -> bool:
@@ -35,11 +36,10 @@ class Keeping:
             work.end()
 
 
-def keep(client: Client, run_id: str, lease: float) -> None:
-    """Renews it until the run has ended. A daemon that comes back gives the run one lease to be renewed in.
-
-    Begins at once: of a run that was found or taken over, most of the lease may be over.
-    """
+def keep(client: Client, run_id: str, lease: float, *, is_new: bool) -> None:
+    """Renews it until the run has ended. A daemon that comes back gives the run one lease to be renewed in."""
+    if is_new:
+        sleep(lease / RENEWALS)
     while True:
         try:
             client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=run_id), timeout=TIMEOUT)

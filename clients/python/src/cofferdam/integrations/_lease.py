@@ -10,4 +10,5 @@ async def renew(sandbox: AsyncSandbox) -> None:
     """Renews the lease of a sandbox that its owner has taken over, if it has one, until `kill`, `stop` or `close`."""
     lease = (await sandbox.info()).lease
     if lease is not None:
-        sandbox._keeping.begin(sandbox._client, sandbox.run_id, lease)
+        await sandbox.keep_alive()
+        sandbox._keeping.begin(sandbox._client, sandbox.run_id, lease, is_new=True)
