@@ -13,4 +13,4 @@ pub use by_client::{Due, OccurrencesByClient};
 pub use fair_turns::{FairTurn, FairTurns};
 pub use occurrences::Occurrences;
 pub use shares::{CurrentShare, Owner, Purpose, Share, ShareLimits, Shares};
-pub use turns::{STALL, Turn, Turns, WAIT};
+pub use turns::{Place, STALL, Turn, Turns, WAIT};

@@ -33,6 +33,14 @@ pub struct Turn {
     _all: OwnedSemaphorePermit,
 }
 
+/// The right of a client to wait for a turn, until it is dropped. Its other requests wait for it.
+#[derive(Debug)]
+#[must_use]
+pub struct Place {
+    own: OwnedSemaphorePermit,
+    all: Arc<Semaphore>,
+}
+
 impl Turns {
     /// Returns turns of which `at_once` are taken at the same time.
     pub fn new(at_once: usize) -> Self {
@@ -41,19 +49,28 @@ impl Turns {
 
     /// Waits for a turn of the client, for [`WAIT`]. `None`: it came to none.
     pub async fn wait(&self, client: &str) -> Option<Turn> {
-        let own = self.of(client);
-        let both = async {
-            let own = own.acquire_owned().await.ok()?;
-            let all = self.all.clone().acquire_owned().await.ok()?;
-            Some(Turn { _own: own, _all: all })
-        };
+        let both = async { self.wait_own(client).await?.wait().await };
         tokio::time::timeout(WAIT, both).await.ok().flatten()
+    }
+
+    /// Waits until the client has no other turn. The caller bounds the time.
+    pub async fn wait_own(&self, client: &str) -> Option<Place> {
+        let own = self.of(client).acquire_owned().await.ok()?;
+        Some(Place { own, all: self.all.clone() })
     }
 
     fn of(&self, client: &str) -> Arc<Semaphore> {
         let mut own = self.own.lock();
         own.retain(|_, permit| Arc::strong_count(permit) > 1);
         own.entry(client.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
+    }
+}
+
+impl Place {
+    /// Waits for one of the turns of all clients. The caller bounds the time.
+    pub async fn wait(self) -> Option<Turn> {
+        let all = self.all.acquire_owned().await.ok()?;
+        Some(Turn { _own: self.own, _all: all })
     }
 }
 
@@ -85,5 +102,18 @@ mod tests {
         drop((other, third));
         assert!(at_once(&turns, "a").is_some());
         assert_eq!(turns.own.lock().len(), 1, "clients without a turn are forgotten");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_wait_for_a_turn_yet_has_none_of_all() {
+        let turns = Turns::new(1);
+        let place = turns.wait_own("a").await.unwrap();
+        assert!(at_once(&turns, "a").is_none());
+        let other = at_once(&turns, "b").unwrap();
+        drop(other);
+        let turn = place.wait().await.unwrap();
+        assert!(at_once(&turns, "b").is_none());
+        drop(turn);
+        assert!(at_once(&turns, "a").is_some());
     }
 }

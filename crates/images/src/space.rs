@@ -36,9 +36,11 @@ impl Space {
 
     /// Returns the pieces, which end in an error when there is no space for the next one.
     pub(super) fn of_pieces(self: &Arc<Self>, pieces: Pieces) -> Pieces {
-        let space = self.clone();
+        // A client that is silent may keep its pieces after the transfer has ended.
+        let space = Arc::downgrade(self);
         Box::pin(pieces.map(move |piece: io::Result<Bytes>| -> io::Result<Bytes> {
             let piece = piece?;
+            let space = space.upgrade().ok_or(io::ErrorKind::ConnectionAborted)?;
             space.take(piece.len() as u64).map_err(|refusal| {
                 *space.refused.lock() = Some(refusal);
                 io::Error::from(io::ErrorKind::StorageFull)
@@ -93,5 +95,18 @@ mod tests {
         assert_eq!(space.judge(Ok(7)), Ok(7));
         drop(other);
         space.take(1).unwrap();
+    }
+
+    #[tokio::test]
+    async fn pieces_that_outlive_their_transfer_keep_no_space() {
+        let place = tempfile::tempdir().unwrap();
+        let space = Space::on(&quotas(place.path()), place.path());
+        let two = ["a", "b"].map(|piece| Ok::<_, io::Error>(Bytes::from(piece)));
+        let mut pieces = space.of_pieces(Box::pin(stream::iter(two)));
+        pieces.next().await.unwrap().unwrap();
+        assert_eq!(Arc::strong_count(&space), 1);
+        drop(space);
+        let error = pieces.next().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
     }
 }

@@ -46,11 +46,11 @@ impl Mirrors {
     ) -> Result<Cloned, Refusal> {
         let key = key(wanted.url, rules)?;
         let stopping = &wanted.stopping;
-        let turn = stopping.run_until_cancelled(self.begin_refresh(wanted.principal)).await;
-        let turn = turn.ok_or_else(stopped)??;
+        let place = stopping.run_until_cancelled(self.begin_refresh(wanted.principal)).await;
+        let place = place.ok_or_else(stopped)??;
         let lease = stopping.run_until_cancelled(self.lease(&key)).await.ok_or_else(stopped)??;
         let refreshed = async {
-            let _turn = turn;
+            let _turn = self.refresh_turn(place).await?;
             self.refreshed(launcher, &lease, &wanted, way_out).await
         };
         let mirror = if let Some(mirror) = stopping.run_until_cancelled(refreshed).await {
@@ -212,6 +212,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::limits::AT_ONCE;
     use crate::{MirrorBounds, RepositoryUrl};
 
     /// Counts how often it was begun and ended.
@@ -298,6 +299,29 @@ mod tests {
         let cloned = clone_until(&mirrors, ("/bin/true", &rules), &way_out, stopping.clone());
         let (refusal, is_free) = tokio::join!(cloned, async {
             let is_free = mirrors.lease(&key(&url, &rules).unwrap()).now_or_never().is_some();
+            stopping.cancel();
+            is_free
+        });
+        assert_eq!((refusal.reason, is_free), (Reason::Cancelled, true));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_run_that_waits_for_a_mirror_keeps_no_turn_from_others() {
+        let place = tempfile::tempdir().unwrap();
+        let (mirrors, way_out, stopping) =
+            (mirrors(place.path()).await, Counted::default(), CancellationToken::new());
+        let url = RepositoryUrl::parse("https://git.example.org/org/app").unwrap();
+        let rules = rules("allow");
+        let _reader = mirrors.lease(&key(&url, &rules).unwrap()).await.unwrap();
+        let mut turns = Vec::new();
+        for number in 1..AT_ONCE {
+            let own = mirrors.begin_refresh(&format!("uid:{}", 10 + number)).await.unwrap();
+            turns.push(mirrors.refresh_turn(own).await.unwrap());
+        }
+        let cloned = clone_until(&mirrors, ("/bin/true", &rules), &way_out, stopping.clone());
+        let (refusal, is_free) = tokio::join!(cloned, async {
+            let own = mirrors.begin_refresh("uid:2").await.unwrap();
+            let is_free = mirrors.refresh_turn(own).now_or_never().is_some();
             stopping.cancel();
             is_free
         });

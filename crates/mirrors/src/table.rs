@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use admission::Turns;
+use admission::{Place, Turns};
 use atomic_file::tree as complete;
 use containers::Amount;
 use host_launch::Owner;
@@ -113,16 +113,14 @@ impl Mirrors {
         Arc::clone(table.entry(key.to_owned()).or_insert_with(new))
     }
 
-    /// Waits until the principal may refresh a mirror. It has no lease so far, because others would wait for it as well.
-    pub(crate) async fn begin_refresh(&self, principal: &str) -> Result<admission::Turn, Refusal> {
-        let turn = async {
-            loop {
-                if let Some(turn) = self.refreshes.wait(principal).await {
-                    return turn;
-                }
-            }
-        };
-        timeout(WAIT, turn).await.map_err(|_| busy())
+    /// Waits until the principal refreshes no other mirror. It has no lease so far, because others would wait for it as well.
+    pub(crate) async fn begin_refresh(&self, principal: &str) -> Result<Place, Refusal> {
+        timeout(WAIT, self.refreshes.wait_own(principal)).await.ok().flatten().ok_or_else(busy)
+    }
+
+    /// Waits for a turn among all principals. The principal has its lease by now, because waits for one mirror would take all turns.
+    pub(crate) async fn refresh_turn(&self, place: Place) -> Result<admission::Turn, Refusal> {
+        timeout(WAIT, place.wait()).await.ok().flatten().ok_or_else(busy)
     }
 
     /// Returns the most bytes that a refresh may receive.

@@ -53,7 +53,7 @@ struct OfRun {
 pub(crate) struct Accounts {
     runs: BTreeMap<String, OfRun>,
     today: Day,
-    /// Last day that has begun. The clock may have been set back since.
+    /// Last day that may have rows. It is after today if the clock was ahead, or is behind.
     furthest: Day,
     principals: BTreeMap<String, Account>,
     of_day: Account,
@@ -112,19 +112,26 @@ impl Accounts {
     /// Begins a new day if one has begun. A clock that was set back begins none.
     pub(crate) fn turn(&mut self, today: Day) {
         if today > self.today {
-            self.changes.oldest = Some(today.before(KEPT_DAYS - 1));
             self.begin_day(today);
         }
     }
 
     fn begin_day(&mut self, today: Day) {
+        if today > self.today {
+            self.changes.oldest = Some(today.before(KEPT_DAYS - 1));
+        }
         self.today = today;
         self.furthest = self.furthest.max(today);
         self.principals.clear();
         self.of_day = Account::default();
     }
 
-    /// Returns true if today may have rows in the database alone, because the clock was ahead of it.
+    /// Notes that an earlier daemon has written rows of a day.
+    pub(crate) fn has_rows_of(&mut self, day: Day) {
+        self.furthest = self.furthest.max(day);
+    }
+
+    /// Returns true if today may have rows in the database alone, because the clock was ahead of it or has been behind.
     ///
     /// A clock that was ahead by a day keeps that day. After more, its bounds would be in force for too long.
     pub(crate) fn lack_rows_of(&self, today: Day) -> bool {

@@ -111,6 +111,12 @@ impl Database {
         Ok(())
     }
 
+    /// Returns the last day that has a row.
+    pub(crate) fn last_day(&self) -> Result<Option<Day>, Unreadable> {
+        let number: Option<i64> = self.0.query_row("SELECT max(day) FROM days", [], |row| row.get(0))?;
+        Ok(number.and_then(Day::from_number))
+    }
+
     /// Writes changes in one transaction. A failure leaves none of them.
     pub(crate) fn write(&mut self, changes: &Changes) -> Result<(), Unreadable> {
         let change = self.0.transaction()?;

@@ -74,6 +74,9 @@ impl Ledger {
             // All days, for the prices that were missing.
             let kept = (today.before(KEPT_DAYS - 1), today);
             database.read_days(kept, |row, usage| accounts.take(row, usage, &prices))?;
+            if let Some(last) = database.last_day()? {
+                accounts.has_rows_of(last);
+            }
             Ok(database)
         });
         let database = match read {
@@ -181,7 +184,7 @@ impl Ledger {
         self.on_day_of(now).bounds(who, budget)
     }
 
-    /// Locks the accounts, with those of the day of `now`. Blocks on the disk if the clock was ahead of it by days.
+    /// Locks the accounts, with those of the day of `now`. Blocks on the disk if the clock was ahead of it by days, or behind.
     fn on_day_of(&self, now: Timestamp) -> MutexGuard<'_, Accounts> {
         let today = Day::of(now);
         let mut accounts = self.shared.accounts.lock();

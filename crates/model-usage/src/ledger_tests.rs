@@ -131,6 +131,26 @@ fn a_clock_that_was_ahead_by_days_leaves_the_day_and_the_use_of_others_as_they_w
 }
 
 #[test]
+fn a_day_that_an_earlier_daemon_has_counted_goes_on_when_a_clock_that_was_behind_is_set_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let budget = Budget { principal_day: of_requests(2), ..Budget::default() };
+    let ledger = open(directory.path(), Prices::default());
+    ledger.admit_one(&who("r"), &budget, noon()).unwrap();
+    close(ledger);
+    let behind: Timestamp = "2026-01-01T00:00:00.000000000Z".parse().unwrap();
+    let ledger = Ledger::open_at(directory.path(), Prices::default(), behind).unwrap();
+    let admits = |now| ledger.admit_one(&who("r"), &budget, now).is_ok();
+    assert!(admits(behind) && admits(noon()) && !admits(noon()));
+    let requests = |now| {
+        let day = Day::of(now);
+        ledger.report_of_days((day, day), None, By::Day).unwrap().total.requests
+    };
+    assert_eq!((requests(behind), requests(noon())), (1, 2));
+    let tomorrow = noon().after(Duration::from_secs(86_400));
+    assert!(admits(tomorrow) && admits(tomorrow) && !admits(tomorrow), "a day without rows begins at zero");
+}
+
+#[test]
 fn each_bound_is_warned_of_once_also_if_requests_pass_it() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path(), priced("m"));

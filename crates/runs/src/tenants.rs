@@ -89,7 +89,8 @@ impl Runs {
         }
         let message = format!(
             "{max} ended runs, and workspaces of deleted ones, are kept, which is the daemon's limit, and {own} of them are of the \
-             tenant of this request: delete some first (`coffer run delete`, `coffer workspace delete`)"
+             tenant of this request: delete some first, and the workspaces that were made for them (`coffer run delete`, then \
+             `coffer workspace delete`)"
         );
         let refused = Refusal::new(Reason::Overloaded, message).with("limit", "limits.ended_runs");
         Err(refused.with("used", own.to_string()).with("max", max.to_string()))

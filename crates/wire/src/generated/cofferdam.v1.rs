@@ -9530,8 +9530,8 @@ pub struct Companion {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
-    /// The same with secret values, which are also hidden if they turn up in the run's calls. The daemon stores, answers,
-    /// records and logs neither kind, and the engine does not know them.
+    /// The same with secret values. They are hidden if they turn up in the run's calls, and sealed on disk until it ends.
+    /// Neither kind is answered, recorded, logged or told to the engine.
     #[prost(btree_map = "string, string", tag = "5")]
     pub secret_env: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,

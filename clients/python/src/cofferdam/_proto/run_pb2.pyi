@@ -548,8 +548,8 @@ class Companion(google.protobuf.message.Message):
 
     @property
     def secret_env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """The same with secret values, which are also hidden if they turn up in the run's calls. The daemon stores, answers,
-        records and logs neither kind, and the engine does not know them.
+        """The same with secret values. They are hidden if they turn up in the run's calls, and sealed on disk until it ends.
+        Neither kind is answered, recorded, logged or told to the engine.
         """
 
     @property

@@ -649,8 +649,8 @@ export type Companion = Message<"cofferdam.v1.Companion"> & {
   env: { [key: string]: string };
 
   /**
-   * The same with secret values, which are also hidden if they turn up in the run's calls. The daemon stores, answers,
-   * records and logs neither kind, and the engine does not know them.
+   * The same with secret values. They are hidden if they turn up in the run's calls, and sealed on disk until it ends.
+   * Neither kind is answered, recorded, logged or told to the engine.
    *
    * @generated from field: map<string, string> secret_env = 5;
    */
