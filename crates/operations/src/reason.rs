@@ -56,12 +56,13 @@ pub enum Reason {
     /// Too much is in progress at once; try again.
     Overloaded,
     /// The daemon stops, or another one takes over; nothing was begun. Try again with the same `request_id`.
+    /// A stream that ends by itself, such as the records of a log, ends with it if it is cut off.
     DaemonStopping,
     /// The node is drained and makes no runs; nothing was begun. Create the run on another node.
     NodeDrained,
     /// The audit log cannot be written, so no call is executed.
     AuditUnavailable,
-    /// The container engine does not answer or refused.
+    /// The container engine does not answer, as `UNAVAILABLE`, or it failed, as `INTERNAL`.
     EngineUnavailable,
     /// An upstream MCP server failed, broke its protocol, or its tool said that it failed.
     UpstreamFailed,

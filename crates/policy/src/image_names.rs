@@ -33,7 +33,7 @@ pub(super) fn is_well_formed(at: &At<'_>, text: &str, pattern: bool) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._:/@+-".contains(c);
     let is_good = (1..=255).contains(&text.len()) && body.chars().all(plain) && !body.starts_with('-');
     if !is_good {
-        at.problem("must be at most 255 characters of letters, digits and `._:/@+-`");
+        at.problem("must be 1 to 255 characters of letters, digits and `._:/@+-`");
     }
     is_good
 }

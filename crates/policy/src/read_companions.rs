@@ -232,11 +232,8 @@ mod tests {
                 "{images: [\"*\"], egress: {\"db:*\": {rules: []}, \"library/db:*\": {rules: []}}}",
                 "egress.library/db:*: is for the same images as the key `db:*`: keep one",
             ),
-            (
-                "{images: [\"*\"], egress: {\"d*b\": {rules: []}}}",
-                "egress.d*b: must be at most 255 characters",
-            ),
-            ("{images: [\"*\"], egress: {\"\": {rules: []}}}", "egress.: must be at most 255 characters"),
+            ("{images: [\"*\"], egress: {\"d*b\": {rules: []}}}", "egress.d*b: must be 1 to 255 characters"),
+            ("{images: [\"*\"], egress: {\"\": {rules: []}}}", "egress.: must be 1 to 255 characters"),
             ("{images: [a], default: []}", "default: unknown key"),
         ] {
             let found = loaded(written).unwrap_err();

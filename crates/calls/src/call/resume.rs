@@ -21,6 +21,7 @@ use tracing::Instrument as _;
 use super::asked::Asked;
 use super::begin::{log_span, watch};
 use super::consent::Waiting;
+use super::lost::refused_by_its_node;
 use super::parse::Parsed;
 use super::record::{Journal, Times};
 use super::respond::ResponseFormat;
@@ -115,9 +116,11 @@ impl CallTask {
                 Reason::Cancelled,
                 "the run did not survive a restart of the daemon, so the call was not executed",
             );
-            let failed = self.calls.workers.runs.get(self.call.run).ok().and_then(|record| record.failed);
+            let record = self.calls.workers.runs.get(self.call.run).ok();
+            let cause = record.as_ref().and_then(|record| record.end_cause);
+            let failed = record.and_then(|record| record.failed);
             let origin = failed.map(|failed| failed.origin()).unwrap_or_default();
-            return CallEnd::Refused(Refusal { origin, ..refusal });
+            return CallEnd::Refused(refused_by_its_node(cause, Refusal { origin, ..refusal }));
         };
         let _busy = run.busy();
         let ticket = Ticket::resumed(&approval, run.scope(), operation);

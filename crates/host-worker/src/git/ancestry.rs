@@ -4,7 +4,7 @@
 //! read: each step is a `parent` line of a commit whose text has the hash that it is named by. A positive answer cannot be forged.
 //! All else that goes wrong is an unknown answer.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BinaryHeap, HashSet};
 
 use git2::{ObjectType, Odb, Oid};
 use rustix::fs::lstat;
@@ -54,6 +54,8 @@ fn is_ancestor(objects: &Odb<'_>, old: &str, new: &str, left: &mut usize) -> Opt
 }
 
 /// Returns true if parents lead from the new commits to each of the old ones.
+///
+/// Reads the newest commits first. A push mostly follows on recent ones, so a large repository does not use up `left` before they are found.
 fn lead_to(
     objects: &Odb<'_>,
     mut old: HashSet<Oid>,
@@ -63,26 +65,35 @@ fn lead_to(
     if old.is_empty() {
         return Some(true);
     }
-    let mut seen = HashSet::new();
-    let mut waiting: VecDeque<Oid> = new.into_iter().filter(|id| seen.insert(*id)).collect();
-    let mut is_whole = true;
-    while let Some(id) = waiting.pop_front() {
-        if old.remove(&id) && old.is_empty() {
-            return Some(true);
+    let (mut seen, mut is_whole) = (HashSet::new(), true);
+    // The parents of commits, by the times of these.
+    let mut waiting: BinaryHeap<(i64, Vec<Oid>)> = BinaryHeap::from([(0, new.into_iter().collect())]);
+    while let Some((_, ids)) = waiting.pop() {
+        for id in ids {
+            if !seen.insert(id) {
+                continue;
+            }
+            if old.remove(&id) && old.is_empty() {
+                return Some(true);
+            }
+            *left = left.checked_sub(1)?;
+            match dated_parents(objects, id) {
+                Some(dated) => waiting.push(dated),
+                // Another way may lead to the old commits.
+                None => is_whole = false,
+            }
         }
-        *left = left.checked_sub(1)?;
-        let Some(parents) = parents(objects, id) else {
-            // Another way may lead to the old commits.
-            is_whole = false;
-            continue;
-        };
-        waiting.extend(parents.into_iter().filter(|parent| seen.insert(*parent)));
     }
     is_whole.then_some(false)
 }
 
 /// Returns the parents of a commit. `None` if it is not there, is no commit, or has another hash than its name.
 pub(super) fn parents(objects: &Odb<'_>, id: Oid) -> Option<Vec<Oid>> {
+    dated_parents(objects, id).map(|(_, parents)| parents)
+}
+
+/// Returns the time of a commit, and its parents.
+fn dated_parents(objects: &Odb<'_>, id: Oid) -> Option<(i64, Vec<Oid>)> {
     let (size, kind) = objects.read_header(id).ok()?;
     if size > LARGEST || kind != ObjectType::Commit {
         return None;
@@ -92,7 +103,15 @@ pub(super) fn parents(objects: &Odb<'_>, id: Oid) -> Option<Vec<Oid>> {
     if object.kind() != ObjectType::Commit || !is_named_so {
         return None;
     }
-    parents_in(object.data())
+    Some((time_in(object.data()), parents_in(object.data())?))
+}
+
+/// Reads the time at which a commit was made, seconds since 1970. Returns 0 if there is none: it only orders a walk.
+fn time_in(text: &[u8]) -> i64 {
+    let mut header = text.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
+    let committer = header.find_map(|line| line.strip_prefix(b"committer "));
+    let time = committer.and_then(|line| line.rsplit(|byte| *byte == b' ').nth(1));
+    time.and_then(|time| std::str::from_utf8(time).ok()?.parse().ok()).unwrap_or_default()
 }
 
 /// Reads the parents in the text of a commit: the lines after its tree.
@@ -110,7 +129,54 @@ fn parents_in(text: &[u8]) -> Option<Vec<Oid>> {
 
 #[cfg(test)]
 mod tests {
+    use git2::{Repository, Signature, Time};
+
     use super::*;
+
+    #[test]
+    fn recent_ancestors_are_found_before_all_old_commits_are_read() {
+        let place = tempfile::tempdir().unwrap();
+        let repository = Repository::init(place.path()).unwrap();
+        let tree = repository.treebuilder(None).unwrap().write().unwrap();
+        let tree = repository.find_tree(tree).unwrap();
+        let line = |times: std::ops::Range<i64>| {
+            let mut ids = Vec::new();
+            for time in times {
+                let who = Signature::new("a", "a@example.org", &Time::new(time, 0)).unwrap();
+                let parent = ids.last().map(|id| repository.find_commit(*id).unwrap());
+                let parents: Vec<_> = parent.iter().collect();
+                ids.push(repository.commit(None, &who, &who, "x", &tree, &parents).unwrap());
+            }
+            ids
+        };
+        let (old, recent) = (line(1_000..1_050), line(9_000..9_010));
+        let objects = repository.odb().unwrap();
+        let heads = || [old[49], recent[9]];
+        let mut left = 8;
+        assert_eq!(lead_to(&objects, HashSet::from([recent[2]]), heads(), &mut left), Some(true));
+        assert_eq!(left, 0, "a walk reads the two heads, and then the newest commits alone");
+        let mut left = 8;
+        assert_eq!(lead_to(&objects, HashSet::from([old[0]]), heads(), &mut left), None);
+        assert!(are_known_ancestors(&objects, HashSet::from([old[0], recent[0]]), heads()));
+        assert!(!are_known_ancestors(&objects, HashSet::from([old[0], recent[0]]), [recent[9]]));
+    }
+
+    #[test]
+    fn the_time_is_that_of_the_header() {
+        let tree = "1".repeat(40);
+        for (text, time) in [
+            (
+                format!("tree {tree}\nauthor a <a> 5 +0000\ncommitter b c <b> 1700000000 -0130\n\nx"),
+                1_700_000_000,
+            ),
+            (format!("tree {tree}\ncommitter b <b> -7 +0000\n"), -7),
+            (format!("tree {tree}\ncommitter b\n"), 0),
+            (format!("tree {tree}\nauthor a <a> 5 +0000\n\ncommitter b <b> 6 +0000\n"), 0),
+            (String::new(), 0),
+        ] {
+            assert_eq!(time_in(text.as_bytes()), time, "{text}");
+        }
+    }
 
     #[test]
     fn only_the_lines_after_the_tree_name_parents() {

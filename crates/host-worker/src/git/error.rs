@@ -166,6 +166,14 @@ pub(super) enum GitError {
 }
 
 impl GitError {
+    /// Converts the error of a push. Some references may be pushed, unless nothing was sent.
+    pub(super) fn of_push(error: RemoteError) -> Self {
+        match error {
+            RemoteError::Grafted => Self::Remote(error),
+            error => Self::Push(error),
+        }
+    }
+
     pub(super) fn before_effect(self, held_to: Option<&Held>) -> Self {
         match self {
             Self::Memory | Self::Locked(_) => self,

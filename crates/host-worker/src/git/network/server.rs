@@ -84,7 +84,7 @@ impl<'w> Server<'w> {
             })
             .collect();
         let outcomes = git_remote::push(repository, self.url, &wanted, self.way, self.bounds())
-            .map_err(GitError::Push)?;
+            .map_err(GitError::of_push)?;
         let refused = updates.iter().zip(outcomes).filter_map(|(update, ended)| match ended.outcome {
             Outcome::Updated | Outcome::UpToDate => None,
             Outcome::Rejected(why) => Some((update.name.clone(), why)),

@@ -265,3 +265,10 @@ fn loose(repository: &Repository, id: Oid) -> std::path::PathBuf {
     let digits = id.to_string();
     repository.path().join("objects").join(&digits[..2]).join(&digits[2..])
 }
+
+#[test]
+fn a_push_that_was_not_sent_is_not_doubted() {
+    let doubt = |error| GitError::of_push(error).to_string().contains("may be pushed");
+    assert!(!doubt(git_remote::RemoteError::Grafted));
+    assert!(doubt(git_remote::RemoteError::TimedOut));
+}
