@@ -130,6 +130,11 @@ def test_a_node_that_cannot_answer_now_is_a_warning(fleet: Fleet, nodes: list[No
     nodes[1].refuses_lists = reason
     runs = fleet.list_runs()
     assert [(node.node, node.failure) for node in runs.missing] == [(2, f"refused: {reason}")]
+    # It is at its address, and is not looked for at others.
+    assert not any(member.is_missed for member in fleet._members.present)
+    nodes[1].kill()
+    assert [node.node for node in fleet.list_runs().missing] == [2]
+    assert [member.number for member in fleet._members.present if member.is_missed] == [2]
 
 
 def test_a_limit_of_all_nodes_is_no_failure_of_them(fleet: Fleet, nodes: list[Node]) -> None:

@@ -1,7 +1,7 @@
 /** One node of a fleet, with its connections. */
 
 import { Client } from "./client.js";
-import { CofferdamError, DaemonUnreachable, InternalError, TimedOut } from "./errors.js";
+import { CofferdamError, DaemonUnreachable, InternalError, TimedOut, WrongNodeError } from "./errors.js";
 import { isAway, Standing } from "./fleet-nodes.js";
 import * as results from "./results.js";
 import type { ClientOptions } from "./settings.js";
@@ -20,7 +20,9 @@ export class Member {
   number: number | null;
   /** It is a second address of a node that the fleet has already. */
   isTwin = false;
-  /** Called when it has not answered. */
+  /** It has not answered, and may be at another address. */
+  isMissed = false;
+  /** Called when it is missed. */
   whenAway: ((member: Member) => void) | null = null;
   readonly #numbers: Map<number, Member>;
 
@@ -58,21 +60,26 @@ export class Member {
       const info = results.nodeInfo(node, this.endpoint);
       this.#check(info.node);
       this.standing.answered(info);
+      this.isMissed = false;
       return info;
     } catch (error) {
       signal?.throwIfAborted();
       const judged = this.judged(error, timeout);
       if (isAway(judged)) {
-        this.failed();
+        this.failed(judged);
       }
       throw judged;
     }
   }
 
-  /** It has not answered. */
-  failed(): void {
+  /** It has not answered, or cannot work now. */
+  failed(error: CofferdamError): void {
     this.standing.failed();
-    this.whenAway?.(this);
+    // A node that refuses by itself is at its address.
+    this.isMissed = error.reason === "" || error instanceof WrongNodeError;
+    if (this.isMissed) {
+      this.whenAway?.(this);
+    }
   }
 
   /** Goes on at the address of another object for the same node, which has just answered this. */
@@ -81,6 +88,7 @@ export class Member {
     this.ask.transport.move(to.ask.transport);
     this.client.transport.move(to.client.transport);
     this.standing.answered(info);
+    this.isMissed = false;
   }
 
   /** The error, or the better one for a node that takes too long, or whose answer cannot be read. */

@@ -65,7 +65,7 @@ export class Placing {
           throw error;
         }
         if (error instanceof NoConnection) {
-          member.failed();
+          member.failed(error);
         }
         passedOver.push(error);
       } finally {

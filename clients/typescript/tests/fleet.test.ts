@@ -864,6 +864,13 @@ test("a second address takes the place of the first one", async () => {
   const members = new Members(await resolve(), 2, { reconnectTimeout: 5 }, resolve, 100);
   const [first] = await members.look();
   const [used, other] = first?.endpoint === one.endpoint ? [one, two] : [two, one];
+  // A node that refuses by itself is at its address.
+  used.refusesLists = "RATE_LIMITED";
+  await assert.rejects(
+    members.gather(async ({ ask }) => (await ask.runs.listRuns({}, { timeout: 2 })).runs),
+    RateLimited,
+  );
+  assert(members.present.every(({ isMissed }) => !isMissed));
   used.kill();
   const isThere = async () => (await members.look())[0]?.endpoint === other.endpoint;
   await eventually(isThere, "the second address was not asked");

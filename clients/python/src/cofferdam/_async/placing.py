@@ -46,7 +46,7 @@ class Placing:
                 if not was_refused(error):
                     raise
                 if isinstance(error, NoConnection):
-                    member.failed()
+                    member.failed(error)
                 passed_over.append(error)
                 continue
             finally:
