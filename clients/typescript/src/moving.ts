@@ -46,7 +46,7 @@ export class Moving {
 
   async #look(signal: AbortSignal): Promise<void> {
     // It fails for a name without addresses: perhaps later.
-    const nodes = await this.#resolve();
+    const nodes = await Promise.race([this.#resolve(), ended(signal)]);
     const known = this.#members.filter(({ isTwin, isMissed }) => !isTwin && !isMissed);
     const answer = new Set(known.map(({ endpoint }) => endpoint));
     const addresses = new Set(nodes.map(({ endpoint }) => endpoint));
@@ -75,4 +75,11 @@ export class Moving {
       same.length > 0 ? same : known.filter(({ number, endpoint }) => number === null && !addresses.has(endpoint));
     return missed.find(({ isMissed, endpoint }) => isMissed && endpoint !== found.endpoint);
   }
+}
+
+/** Is rejected when the signal is aborted. No fleet that is closed waits for DNS. */
+function ended(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
 }

@@ -879,6 +879,20 @@ test("a second address takes the place of the first one", async () => {
   await members.close();
 });
 
+test("a fleet is closed while DNS gives no answer", async () => {
+  let isAsked = false;
+  const resolve = () => {
+    isAsked = true;
+    return new Promise<never>(() => {});
+  };
+  const members = new Members([{ id: null, endpoint: one.endpoint }], 2, {}, resolve, 100);
+  one.kill();
+  const question = async ({ ask }: Member) => (await ask.runs.listRuns({}, { timeout: 2 })).runs;
+  await assert.rejects(members.gather(question), DaemonUnreachable);
+  assert(isAsked);
+  await members.close();
+});
+
 test("a node needs an endpoint, and a server name needs TLS", async () => {
   await assert.rejects(Fleet.open([{ id: 1, endpoint: "" }]), InvalidArgument);
   for (const [endpoint, serverName] of [
