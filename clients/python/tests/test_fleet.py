@@ -142,6 +142,12 @@ def test_a_limit_of_all_nodes_is_no_failure_of_them(fleet: Fleet, nodes: list[No
         node.refuses_lists = "RATE_LIMITED"
     with pytest.raises(RateLimited):
         fleet.list_runs()
+    for node in nodes:
+        node.refuses_looks = "OVERLOADED"
+    with pytest.raises(Overloaded):
+        fleet.create(profile="p")
+    nodes[1].refuses_looks = ""
+    assert node_of(fleet.create(profile="p").run_id) == 2
 
 
 def test_a_daemon_that_hangs_ends_no_stream_later_than_its_signs_of_life(

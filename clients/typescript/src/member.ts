@@ -20,8 +20,8 @@ export class Member {
   number: number | null;
   /** It is a second address of a node that the fleet has already. */
   isTwin = false;
-  /** It has not answered, and may be at another address. */
-  isMissed = false;
+  /** Why it did not answer when it was asked last; null: it did. */
+  failure: CofferdamError | null = null;
   /** Called when it is missed. */
   whenAway: ((member: Member) => void) | null = null;
   readonly #numbers: Map<number, Member>;
@@ -49,6 +49,11 @@ export class Member {
     return this.number === null ? `the node at ${this.endpoint}` : `node ${this.number} (${this.endpoint})`;
   }
 
+  /** It may be at another address. A node that refuses by itself is at its own. */
+  get isMissed(): boolean {
+    return this.failure !== null && (this.failure.reason === "" || this.failure instanceof WrongNodeError);
+  }
+
   /**
    * The node as it is now. Throws `DaemonUnreachable` if it does not answer in time, or is another one, and `InternalError` for
    * an answer that cannot be read.
@@ -60,7 +65,7 @@ export class Member {
       const info = results.nodeInfo(node, this.endpoint);
       this.#check(info.node);
       this.standing.answered(info);
-      this.isMissed = false;
+      this.failure = null;
       return info;
     } catch (error) {
       signal?.throwIfAborted();
@@ -75,8 +80,7 @@ export class Member {
   /** It has not answered, or cannot work now. */
   failed(error: CofferdamError): void {
     this.standing.failed();
-    // A node that refuses by itself is at its address.
-    this.isMissed = error.reason === "" || error instanceof WrongNodeError;
+    this.failure = error;
     if (this.isMissed) {
       this.whenAway?.(this);
     }
@@ -88,7 +92,7 @@ export class Member {
     this.ask.transport.move(to.ask.transport);
     this.client.transport.move(to.client.transport);
     this.standing.answered(info);
-    this.isMissed = false;
+    this.failure = null;
   }
 
   /** The error, or the better one for a node that takes too long, or whose answer cannot be read. */

@@ -145,6 +145,16 @@ test("a node that cannot answer now is a warning", async () => {
     node.refusesLists = "RATE_LIMITED";
   }
   await assert.rejects(fleet.listRuns(), RateLimited);
+  for (const node of nodes) {
+    node.refusesLooks = "OVERLOADED";
+  }
+  await assert.rejects(fleet.create(PROFILE), Overloaded);
+  two.refusesLooks = "";
+  await fleet.create(PROFILE);
+  assert.deepEqual(
+    nodes.map(({ runs }) => runs.size),
+    [0, 1, 0],
+  );
 });
 
 test("records of a sandbox are whole although its daemon stops", async () => {

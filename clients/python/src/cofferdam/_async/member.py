@@ -33,8 +33,8 @@ class Member:
         self.standing = Standing(node.weight)
         #: It is a second address of a node that the fleet has already.
         self.is_twin = False
-        #: It has not answered, and may be at another address.
-        self.is_missed = False
+        #: Why it did not answer when it was asked last; None: it did.
+        self.failure: CofferdamError | None = None
         #: Called when it is missed.
         self.when_away: Callable[[Member], None] | None = None
         self._numbers = numbers
@@ -60,6 +60,12 @@ class Member:
         """As a message names it."""
         return f"node {self.number} ({self.endpoint})" if self.number is not None else f"the node at {self.endpoint}"
 
+    @property
+    def is_missed(self) -> bool:
+        """It may be at another address. A node that refuses by itself is at its own."""
+        error = self.failure
+        return error is not None and (not error.reason or isinstance(error, WrongNodeError))
+
     async def look(self, timeout: float | None = None) -> NodeInfo:
         """The node as it is now. Raises `DaemonUnreachable` if it does not answer in time, or is another one.
 
@@ -75,14 +81,13 @@ class Member:
                 self.failed(judged)
             raise judged from None
         self.standing.answered(info)
-        self.is_missed = False
+        self.failure = None
         return info
 
     def failed(self, error: CofferdamError) -> None:
         """It has not answered, or cannot work now."""
         self.standing.failed()
-        # A node that refuses by itself is at its address.
-        self.is_missed = not error.reason or isinstance(error, WrongNodeError)
+        self.failure = error
         if self.is_missed and self.when_away is not None:
             self.when_away(self)
 
@@ -92,7 +97,7 @@ class Member:
         await self.ask._transport.move(to.ask._transport.settings)
         await self.client._transport.move(to.client._transport.settings)
         self.standing.answered(replace(info, endpoint=to.endpoint))
-        self.is_missed = False
+        self.failure = None
 
     def judged(self, error: Exception, timeout: float | None = None) -> CofferdamError:
         """The error, or the better one for a node that takes too long, or whose answer cannot be read."""
