@@ -64,6 +64,8 @@ class Node:
         self.before_answer: Callable[[], None] = lambda: None
         #: Watches of runs that end because their client is too slow.
         self.lags = 0
+        #: A reason with which questions about it are refused.
+        self.refuses_looks = ""
         #: A reason with which lists are refused.
         self.refuses_lists = ""
         #: Streams of events that end after one of them, as those of a daemon that stops, and the reason that it gives.
@@ -150,6 +152,8 @@ class Node:
     # The methods that the packages use.
 
     def get_node(self, request: v1.GetNodeRequest) -> v1.GetNodeResponse:
+        if self.refuses_looks:
+            raise Refused(self.refuses_looks, grpc.StatusCode.RESOURCE_EXHAUSTED)
         capacity = v1.NodeAmounts(runs=100, memory_mib=1000, cpu_millis=8000, disk_mib=1000)
         used = v1.NodeAmounts(runs=self.used_runs + len(self.runs), memory_mib=0, cpu_millis=0, disk_mib=0)
         node = v1.Node(node_id=self.says, instance=self.instance, state=self.state, capacity=capacity, used=used)

@@ -130,6 +130,11 @@ def test_a_node_that_cannot_answer_now_is_a_warning(fleet: Fleet, nodes: list[No
     nodes[1].refuses_lists = reason
     runs = fleet.list_runs()
     assert [(node.node, node.failure) for node in runs.missing] == [(2, f"refused: {reason}")]
+    # It is at its address, and is not looked for at others.
+    assert not any(member.is_missed for member in fleet._members.present)
+    nodes[1].kill()
+    assert [node.node for node in fleet.list_runs().missing] == [2]
+    assert [member.number for member in fleet._members.present if member.is_missed] == [2]
 
 
 def test_a_limit_of_all_nodes_is_no_failure_of_them(fleet: Fleet, nodes: list[Node]) -> None:
@@ -137,6 +142,12 @@ def test_a_limit_of_all_nodes_is_no_failure_of_them(fleet: Fleet, nodes: list[No
         node.refuses_lists = "RATE_LIMITED"
     with pytest.raises(RateLimited):
         fleet.list_runs()
+    for node in nodes:
+        node.refuses_looks = "OVERLOADED"
+    with pytest.raises(Overloaded):
+        fleet.create(profile="p")
+    nodes[1].refuses_looks = ""
+    assert node_of(fleet.create(profile="p").run_id) == 2
 
 
 def test_a_daemon_that_hangs_ends_no_stream_later_than_its_signs_of_life(

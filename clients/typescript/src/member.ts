@@ -1,7 +1,7 @@
 /** One node of a fleet, with its connections. */
 
 import { Client } from "./client.js";
-import { CofferdamError, DaemonUnreachable, InternalError, TimedOut } from "./errors.js";
+import { CofferdamError, DaemonUnreachable, InternalError, TimedOut, WrongNodeError } from "./errors.js";
 import { isAway, Standing } from "./fleet-nodes.js";
 import * as results from "./results.js";
 import type { ClientOptions } from "./settings.js";
@@ -20,7 +20,9 @@ export class Member {
   number: number | null;
   /** It is a second address of a node that the fleet has already. */
   isTwin = false;
-  /** Called when it has not answered. */
+  /** Why it did not answer when it was asked last; null: it did. */
+  failure: CofferdamError | null = null;
+  /** Called when it is missed. */
   whenAway: ((member: Member) => void) | null = null;
   readonly #numbers: Map<number, Member>;
 
@@ -47,6 +49,11 @@ export class Member {
     return this.number === null ? `the node at ${this.endpoint}` : `node ${this.number} (${this.endpoint})`;
   }
 
+  /** It may be at another address. A node that refuses by itself is at its own. */
+  get isMissed(): boolean {
+    return this.failure !== null && (this.failure.reason === "" || this.failure instanceof WrongNodeError);
+  }
+
   /**
    * The node as it is now. Throws `DaemonUnreachable` if it does not answer in time, or is another one, and `InternalError` for
    * an answer that cannot be read.
@@ -58,21 +65,25 @@ export class Member {
       const info = results.nodeInfo(node, this.endpoint);
       this.#check(info.node);
       this.standing.answered(info);
+      this.failure = null;
       return info;
     } catch (error) {
       signal?.throwIfAborted();
       const judged = this.judged(error, timeout);
       if (isAway(judged)) {
-        this.failed();
+        this.failed(judged);
       }
       throw judged;
     }
   }
 
-  /** It has not answered. */
-  failed(): void {
+  /** It has not answered, or cannot work now. */
+  failed(error: CofferdamError): void {
     this.standing.failed();
-    this.whenAway?.(this);
+    this.failure = error;
+    if (this.isMissed) {
+      this.whenAway?.(this);
+    }
   }
 
   /** Goes on at the address of another object for the same node, which has just answered this. */
@@ -81,6 +92,7 @@ export class Member {
     this.ask.transport.move(to.ask.transport);
     this.client.transport.move(to.client.transport);
     this.standing.answered(info);
+    this.failure = null;
   }
 
   /** The error, or the better one for a node that takes too long, or whose answer cannot be read. */

@@ -101,7 +101,7 @@ export class Members {
         if (judged instanceof RateLimited) {
           limited.push(judged);
         }
-        member.failed();
+        member.failed(judged);
         missing.push(member.unreachable(judged));
         return [];
       }

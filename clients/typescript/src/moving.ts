@@ -46,8 +46,8 @@ export class Moving {
 
   async #look(signal: AbortSignal): Promise<void> {
     // It fails for a name without addresses: perhaps later.
-    const nodes = await this.#resolve();
-    const known = this.#members.filter(({ isTwin, standing }) => !isTwin && !standing.isSuspect);
+    const nodes = await Promise.race([this.#resolve(), ended(signal)]);
+    const known = this.#members.filter(({ isTwin, isMissed }) => !isTwin && !isMissed);
     const answer = new Set(known.map(({ endpoint }) => endpoint));
     const addresses = new Set(nodes.map(({ endpoint }) => endpoint));
     const asked = nodes.filter(({ endpoint }) => !answer.has(endpoint));
@@ -73,6 +73,13 @@ export class Moving {
     const same = known.filter(({ number }) => number === found.number);
     const missed =
       same.length > 0 ? same : known.filter(({ number, endpoint }) => number === null && !addresses.has(endpoint));
-    return missed.find(({ standing, endpoint }) => standing.isSuspect && endpoint !== found.endpoint);
+    return missed.find(({ isMissed, endpoint }) => isMissed && endpoint !== found.endpoint);
   }
+}
+
+/** Is rejected when the signal is aborted. No fleet that is closed waits for DNS. */
+function ended(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
 }

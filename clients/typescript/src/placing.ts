@@ -1,6 +1,6 @@
 /** The choice of a node for a sandbox, and its making there: once, also when an answer is lost. */
 
-import { CofferdamError, NoConnection, NodeLostError, NotFound } from "./errors.js";
+import { CofferdamError, NoConnection, NodeLostError, NotFound, RateLimited } from "./errors.js";
 import { draw, hasNoAnswer, homeOf, isAway, wasRefused } from "./fleet-nodes.js";
 import type { Member } from "./member.js";
 import { type Members, noneAnswers } from "./members.js";
@@ -65,7 +65,7 @@ export class Placing {
           throw error;
         }
         if (error instanceof NoConnection) {
-          member.failed();
+          member.failed(error);
         }
         passedOver.push(error);
       } finally {
@@ -74,7 +74,8 @@ export class Placing {
     }
     // A refusal says more than a node that is away.
     const [first] = passedOver.sort((one, other) => Number(isGone(one)) - Number(isGone(other)));
-    throw first ?? noneAnswers(this.#members.present.map(({ label }) => label));
+    const limited = this.#members.present.map(({ failure }) => failure).find((error) => error instanceof RateLimited);
+    throw first ?? limited ?? noneAnswers(this.#members.present.map(({ label }) => label));
   }
 
   /** The node for the next attempt, which counts from now on. Undefined: there is none. */

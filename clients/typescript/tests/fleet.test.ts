@@ -145,6 +145,16 @@ test("a node that cannot answer now is a warning", async () => {
     node.refusesLists = "RATE_LIMITED";
   }
   await assert.rejects(fleet.listRuns(), RateLimited);
+  for (const node of nodes) {
+    node.refusesLooks = "OVERLOADED";
+  }
+  await assert.rejects(fleet.create(PROFILE), Overloaded);
+  two.refusesLooks = "";
+  await fleet.create(PROFILE);
+  assert.deepEqual(
+    nodes.map(({ runs }) => runs.size),
+    [0, 1, 0],
+  );
 });
 
 test("records of a sandbox are whole although its daemon stops", async () => {
@@ -864,11 +874,32 @@ test("a second address takes the place of the first one", async () => {
   const members = new Members(await resolve(), 2, { reconnectTimeout: 5 }, resolve, 100);
   const [first] = await members.look();
   const [used, other] = first?.endpoint === one.endpoint ? [one, two] : [two, one];
+  // A node that refuses by itself is at its address.
+  used.refusesLists = "RATE_LIMITED";
+  await assert.rejects(
+    members.gather(async ({ ask }) => (await ask.runs.listRuns({}, { timeout: 2 })).runs),
+    RateLimited,
+  );
+  assert(members.present.every(({ isMissed }) => !isMissed));
   used.kill();
   const isThere = async () => (await members.look())[0]?.endpoint === other.endpoint;
   await eventually(isThere, "the second address was not asked");
   const now = (await members.look()).map(({ node, state }) => [node, state]);
   assert.deepEqual(now, [[1, "serving"]]);
+  await members.close();
+});
+
+test("a fleet is closed while DNS gives no answer", async () => {
+  let isAsked = false;
+  const resolve = () => {
+    isAsked = true;
+    return new Promise<never>(() => {});
+  };
+  const members = new Members([{ id: null, endpoint: one.endpoint }], 2, {}, resolve, 100);
+  one.kill();
+  const question = async ({ ask }: Member) => (await ask.runs.listRuns({}, { timeout: 2 })).runs;
+  await assert.rejects(members.gather(question), DaemonUnreachable);
+  assert(isAsked);
   await members.close();
 });
 

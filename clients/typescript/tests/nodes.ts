@@ -98,6 +98,8 @@ export class Node {
   beforeAnswer: () => unknown = () => {};
   /** Watches of runs that end because their client is too slow. */
   lags = 0;
+  /** A reason with which questions about it are refused. */
+  refusesLooks = "";
   /** A reason with which lists are refused. */
   refusesLists = "";
   /** Its lists have no last page. */
@@ -263,6 +265,9 @@ export class Node {
       alerts: v1.AlertService.method,
     };
     unary(node.getNode, () => {
+      if (this.refusesLooks !== "") {
+        throw new Refused(this.refusesLooks, status.RESOURCE_EXHAUSTED);
+      }
       const capacity = { runs: 100n, memoryMib: 1000n, cpuMillis: 8000n, diskMib: 1000n };
       const used = { runs: BigInt(this.usedRuns + this.runs.size) };
       return { node: { nodeId: this.says, instance: this.instance, state: this.state, capacity, used } };

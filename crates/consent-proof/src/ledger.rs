@@ -69,7 +69,7 @@ pub struct Ledger {
     passkeys: BTreeMap<String, Known>,
     /// Approvals that were asked for and not decided.
     requests: BTreeMap<String, Request>,
-    /// Signed consents whose coverage beyond one call is not on record yet, by their approvals, and that coverage.
+    /// Signed consents by their approvals, and the coverage that was signed. The record of a coverage beyond one call comes later.
     covering: BTreeMap<String, (String, Consent)>,
     nonces: BTreeSet<String>,
 }
@@ -153,7 +153,7 @@ impl Ledger {
             passkey: passkey.map_or_else(String::new, |known| known.name.clone()),
             flaw: checked.err(),
         };
-        if let Some(proof) = proof.ok().filter(|_| !details["remembered"].is_null()) {
+        if let Some(proof) = proof.ok().filter(|_| text("choice") == "approve") {
             if self.covering.len() >= MAX_REQUESTS {
                 self.covering.pop_first();
             }

@@ -169,6 +169,22 @@ fn a_consent_is_remembered_for_no_more_than_was_signed() {
 }
 
 #[test]
+fn a_consent_to_one_call_is_not_remembered() {
+    for covers in [json!({ "digest": "d" }), json!({ "prefix": ["cargo"] })] {
+        let (log, mut ledger) = (log(), Ledger::default());
+        assert_eq!(
+            read(&log, &mut ledger).unwrap().flaw,
+            None,
+            "the decision does not name the other record"
+        );
+        let details = json!({ "consent_id": "0198a1b2", "covers": covers });
+        let (kind, approval_id) = ("consent_remembered", Some(APPROVAL));
+        let found = ledger.take(Entry { kind, approval_id, redactions: 0, details: &details });
+        assert!(found.unwrap().flaw.unwrap().contains("covers more"), "{covers}");
+    }
+}
+
+#[test]
 fn a_signature_counts_once_and_not_after_its_passkey_was_removed() {
     let (log, mut ledger) = (log(), Ledger::default());
     assert_eq!(read(&log, &mut ledger).unwrap().flaw, None);

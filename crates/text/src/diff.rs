@@ -57,7 +57,13 @@ impl Hunk {
                 (self.old, self.new) = (self.old.saturating_sub(1), self.new.saturating_sub(1));
                 Kind::Other
             }
-            _ => Kind::Other,
+            _ => {
+                // No line of a hunk begins so. A hunk that was cut, or has fewer lines because a secret in it is hidden, ends here.
+                if line.starts_with("diff --git ") {
+                    *self = Self::default();
+                }
+                Kind::Other
+            }
         }
     }
 }
@@ -81,6 +87,15 @@ mod tests {
         let expected = [&first[..], &second, &third].concat();
         assert_eq!(kinds(diff.split_inclusive('\n').collect()), expected);
         assert_eq!(kinds(diff.split_terminator('\n').collect()), expected);
+    }
+
+    #[test]
+    fn a_hunk_that_was_cut_ends_with_the_next_file() {
+        let mut hunk = Hunk::default();
+        let cut = "@@ -1,9 +1,9 @@\n-a\n!! a part is left out\n--- b\ndiff --git a/y b/y\n--- y\n+++ y\n@@ -1 +1 @@\n--- z\n";
+        let kinds: Vec<_> = cut.lines().map(|line| hunk.kind_of(line)).collect();
+        let (name, place, gone, other) = (Kind::Name, Kind::Place, Kind::Gone, Kind::Other);
+        assert_eq!(kinds, [place, gone, other, gone, other, name, name, place, gone]);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Signing in: by a one-time link, by a token, or by the client certificate of the connection; `issuer` has the way over an issuer. Signing
 //! out.
 
+use std::sync::Arc;
+
 use axum::extract::State as Extracted;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
@@ -18,6 +20,7 @@ use crate::connection::Connection;
 use crate::error::{Problem, redirect};
 use crate::form::{Checked, Fields};
 use crate::layout::{own_path, page, sign_in_for};
+use crate::session::Session;
 use crate::shown::line;
 use crate::viewer::{cookie, services};
 use crate::ways;
@@ -133,28 +136,32 @@ pub(crate) async fn enter(
 
 /// Ends the session that a browser has had. Its cookie is about to be replaced, so no page could sign it out.
 pub(crate) async fn end_earlier(state: &State, headers: &HeaderMap) {
-    let Parts { doors, access, .. } = &*state.0;
+    let doors = &state.0.doors;
     let earlier = cookie(headers, &doors.origin.cookie());
     let earlier = earlier.and_then(|cookie| doors.sessions.find(&cookie, UnixMillis::now(), false));
-    let Some(earlier) = earlier else { return };
-    doors.sessions.close(&earlier);
-    // A log that cannot be written must not keep it open.
-    let _ = access.record(&earlier.name, json!({ "state": "ended", "by": "sign_in" })).await;
+    if let Some(earlier) = earlier {
+        end(state, earlier, "sign_in").await;
+    }
 }
 
 async fn sign_out(Extracted(state): Extracted<State>, checked: Checked) -> Response {
-    let (viewer, ending) = (checked.viewer, state.clone());
+    end(&state, checked.viewer.session, "sign_out").await;
+    with_cookie(redirect(&sign_in_for("/")), &state, "", "; Max-Age=0")
+}
+
+/// Ends a session, and records that and the way `by` which it ended.
+async fn end(state: &State, session: Arc<Session>, by: &'static str) {
+    let state = state.clone();
     // In a task of its own: a browser that leaves at once must not keep the end out of the file and the log.
     let ended = tokio::spawn(async move {
-        let Parts { doors, access, .. } = &*ending.0;
-        doors.sessions.close(&viewer.session);
+        let Parts { doors, access, .. } = &*state.0;
+        doors.sessions.close(&session);
         // A daemon that is killed must not bring the session back.
         doors.write_sessions().await;
-        // A log that cannot be written must not keep anybody in.
-        let _ = access.record(&viewer.name, json!({ "state": "ended", "by": "sign_out" })).await;
+        // A log that cannot be written must not keep the session open.
+        let _ = access.record(&session.name, json!({ "state": "ended", "by": by })).await;
     });
     let _ = ended.await;
-    with_cookie(redirect(&sign_in_for("/")), &state, "", "; Max-Age=0")
 }
 
 pub(crate) fn with_cookie(mut answer: Response, state: &State, value: &str, more: &str) -> Response {

@@ -50,7 +50,7 @@ class Moving:
         # A name without addresses: perhaps later.
         with suppress(CofferdamError):
             nodes = await aside(self._resolve)
-            answer = {member.endpoint for member in self._members if not (member.is_twin or member.standing.is_suspect)}
+            answer = {member.endpoint for member in self._members if not (member.is_twin or member.is_missed)}
             addresses = {node.endpoint for node in nodes}
             asked = [node for node in nodes if node.endpoint not in answer]
             await together([partial(self._ask, node, addresses) for node in asked])
@@ -73,5 +73,5 @@ class Moving:
         known = [member for member in self._members if not member.is_twin]
         same = [member for member in known if member.number == found.number]
         missed = same or [member for member in known if member.number is None and member.endpoint not in addresses]
-        away = (member for member in missed if member.standing.is_suspect and member.endpoint != found.endpoint)
+        away = (member for member in missed if member.is_missed and member.endpoint != found.endpoint)
         return next(away, None)

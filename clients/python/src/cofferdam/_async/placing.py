@@ -14,7 +14,7 @@ from cofferdam._fleet import FleetCreateOptions, draw, has_no_answer, home_of, i
 from cofferdam._node import node_of
 from cofferdam._settings import Patience
 from cofferdam._status import after_lost_attempt, lost, may_pass
-from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, NotFound
+from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, NotFound, RateLimited
 
 
 class Placing:
@@ -46,7 +46,7 @@ class Placing:
                 if not was_refused(error):
                     raise
                 if isinstance(error, NoConnection):
-                    member.failed()
+                    member.failed(error)
                 passed_over.append(error)
                 continue
             finally:
@@ -56,7 +56,11 @@ class Placing:
             return sandbox
         # A refusal says more than a node that is away.
         passed_over.sort(key=lambda error: isinstance(error, NoConnection))
-        raise passed_over[0] if passed_over else none_answers([member.label for member in self._members.present])
+        if passed_over:
+            raise passed_over[0]
+        failures = [member.failure for member in self._members.present]
+        limited = [error for error in failures if isinstance(error, RateLimited)]
+        raise limited[0] if limited else none_answers([member.label for member in self._members.present])
 
     async def _chosen(self, home: Member | None, request_id: str | None, tried: Sequence[Member]) -> Member | None:
         """The node for the next attempt. None: there is none."""

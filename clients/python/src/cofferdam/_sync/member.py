@@ -10,7 +10,7 @@ from pathlib import Path
 from cofferdam import _results, v1
 from cofferdam._fleet import Standing, is_away
 from cofferdam._sync.client import Client
-from cofferdam.errors import CofferdamError, DaemonUnreachable, InternalError, TimedOut
+from cofferdam.errors import CofferdamError, DaemonUnreachable, InternalError, TimedOut, WrongNodeError
 from cofferdam.types import FleetNode, NodeInfo, Tls
 
 
@@ -34,7 +34,9 @@ class Member:
         self.standing = Standing(node.weight)
         #: It is a second address of a node that the fleet has already.
         self.is_twin = False
-        #: Called when it has not answered.
+        #: Why it did not answer when it was asked last; None: it did.
+        self.failure: CofferdamError | None = None
+        #: Called when it is missed.
         self.when_away: Callable[[Member], None] | None = None
         self._numbers = numbers
         tls = tls if node.endpoint.startswith("https://") else None
@@ -59,6 +61,12 @@ class Member:
         """As a message names it."""
         return f"node {self.number} ({self.endpoint})" if self.number is not None else f"the node at {self.endpoint}"
 
+    @property
+    def is_missed(self) -> bool:
+        """It may be at another address. A node that refuses by itself is at its own."""
+        error = self.failure
+        return error is not None and (not error.reason or isinstance(error, WrongNodeError))
+
     def look(self, timeout: float | None = None) -> NodeInfo:
         """The node as it is now. Raises `DaemonUnreachable` if it does not answer in time, or is another one.
 
@@ -71,15 +79,17 @@ class Member:
         except Exception as error:
             judged = self.judged(error, timeout)
             if is_away(judged):
-                self.failed()
+                self.failed(judged)
             raise judged from None
         self.standing.answered(info)
+        self.failure = None
         return info
 
-    def failed(self) -> None:
-        """It has not answered."""
+    def failed(self, error: CofferdamError) -> None:
+        """It has not answered, or cannot work now."""
         self.standing.failed()
-        if self.when_away is not None:
+        self.failure = error
+        if self.is_missed and self.when_away is not None:
             self.when_away(self)
 
     def move(self, to: Member, info: NodeInfo) -> None:
@@ -88,6 +98,7 @@ class Member:
         self.ask._transport.move(to.ask._transport.settings)
         self.client._transport.move(to.client._transport.settings)
         self.standing.answered(replace(info, endpoint=to.endpoint))
+        self.failure = None
 
     def judged(self, error: Exception, timeout: float | None = None) -> CofferdamError:
         """The error, or the better one for a node that takes too long, or whose answer cannot be read."""

@@ -102,7 +102,7 @@ class Members:
                     raise judged from None
                 if isinstance(judged, RateLimited):
                     limited.append(judged)
-                member.failed()
+                member.failed(judged)
                 return member.unreachable(judged)
 
         members = self.present

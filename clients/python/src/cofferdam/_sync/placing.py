@@ -15,7 +15,7 @@ from cofferdam._sync.member import Member
 from cofferdam._sync.members import Members, none_answers, was_made
 from cofferdam._sync.sandbox import ABANDONING_PAUSE, ABANDONINGS, Sandbox
 from cofferdam._sync.transport import Lock, sleep, together
-from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, NotFound
+from cofferdam.errors import CofferdamError, DaemonUnreachable, NoConnection, NotFound, RateLimited
 
 
 class Placing:
@@ -47,7 +47,7 @@ class Placing:
                 if not was_refused(error):
                     raise
                 if isinstance(error, NoConnection):
-                    member.failed()
+                    member.failed(error)
                 passed_over.append(error)
                 continue
             finally:
@@ -57,7 +57,11 @@ class Placing:
             return sandbox
         # A refusal says more than a node that is away.
         passed_over.sort(key=lambda error: isinstance(error, NoConnection))
-        raise passed_over[0] if passed_over else none_answers([member.label for member in self._members.present])
+        if passed_over:
+            raise passed_over[0]
+        failures = [member.failure for member in self._members.present]
+        limited = [error for error in failures if isinstance(error, RateLimited)]
+        raise limited[0] if limited else none_answers([member.label for member in self._members.present])
 
     def _chosen(self, home: Member | None, request_id: str | None, tried: Sequence[Member]) -> Member | None:
         """The node for the next attempt. None: there is none."""
