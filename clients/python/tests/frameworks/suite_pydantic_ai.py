@@ -62,7 +62,7 @@ async def test_output_that_was_cut_does_not_look_whole(asking: str, image: str) 
 
 @pytest.mark.parametrize("lease", [60.0, None])
 async def test_a_sandbox_ends_with_its_program_unless_it_is_to_stay(image: str, profile: str, lease: float | None) -> None:
-    backend = CofferdamWorkspaceBackend(profile=profile, image=image, **({} if lease else {"lease": None}))
+    backend = CofferdamWorkspaceBackend(profile=profile, image=image, lease=lease)
     await backend.working_dir()
     assert backend.ref is not None
     attached = CofferdamWorkspaceBackend(ref=backend.ref)

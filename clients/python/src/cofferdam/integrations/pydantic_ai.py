@@ -30,7 +30,7 @@ from cofferdam.errors import (
     NotFound,
     RunNotReady,
 )
-from cofferdam.integrations._lease import LEASE, renew
+from cofferdam.integrations._lease import renew
 from cofferdam.integrations._shell import OUTPUT_LIMIT
 
 PROVIDER = "cofferdam"
@@ -47,7 +47,7 @@ class CofferdamWorkspaceBackend:
         profile: str = "harness",
         image: str | None = None,
         ref: WorkspaceRef | None = None,
-        lease: float | None = LEASE,
+        lease: float | None = None,
         wait_for_approval: bool = False,
     ) -> None:
         """`ref`: of a sandbox that is there; default: a new one is made, of this profile and image.
