@@ -53,7 +53,7 @@ struct OfRun {
 pub(crate) struct Accounts {
     runs: BTreeMap<String, OfRun>,
     today: Day,
-    /// Last day that may have rows. It is after today if the clock was ahead, or is behind.
+    /// Last day that may have rows. It is after today if the clock was fast, or is slow.
     furthest: Day,
     principals: BTreeMap<String, Account>,
     of_day: Account,
@@ -131,7 +131,7 @@ impl Accounts {
         self.furthest = self.furthest.max(day);
     }
 
-    /// Returns true if today may have rows in the database alone, because the clock was ahead of it or has been behind.
+    /// Returns true if today may have rows in the database alone, because the clock was fast or has been slow.
     ///
     /// A clock that was ahead by a day keeps that day. After more, its bounds would be in force for too long.
     pub(crate) fn lack_rows_of(&self, today: Day) -> bool {

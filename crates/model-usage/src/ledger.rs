@@ -184,7 +184,7 @@ impl Ledger {
         self.on_day_of(now).bounds(who, budget)
     }
 
-    /// Locks the accounts, with those of the day of `now`. Blocks on the disk if the clock was ahead of it by days, or behind.
+    /// Locks the accounts, with those of the day of `now`. Blocks on the disk if the clock was wrong by days.
     fn on_day_of(&self, now: Timestamp) -> MutexGuard<'_, Accounts> {
         let today = Day::of(now);
         let mut accounts = self.shared.accounts.lock();
