@@ -274,57 +274,70 @@ mod tests {
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     }
 
+    /// A repository that a run may clone.
+    struct Scene {
+        _place: tempfile::TempDir,
+        mirrors: Mirrors,
+        way_out: Counted,
+        rules: Narrowed,
+        key: String,
+    }
+
+    impl Scene {
+        async fn new() -> Self {
+            let place = tempfile::tempdir().unwrap();
+            let (mirrors, rules) = (mirrors(place.path()).await, rules("allow"));
+            let url = RepositoryUrl::parse("https://git.example.org/org/app").unwrap();
+            let key = key(&url, &rules).unwrap();
+            Self { _place: place, mirrors, way_out: Counted::default(), rules, key }
+        }
+
+        /// Clones for a run that is stopped when `meanwhile` has ended.
+        async fn clone_during<T>(&self, meanwhile: impl Future<Output = T>) -> (Refusal, T) {
+            let stopping = CancellationToken::new();
+            let cloned =
+                clone_until(&self.mirrors, ("/bin/true", &self.rules), &self.way_out, stopping.clone());
+            tokio::join!(cloned, async {
+                let seen = meanwhile.await;
+                stopping.cancel();
+                seen
+            })
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn a_run_that_is_stopped_waits_for_no_other() {
-        let place = tempfile::tempdir().unwrap();
-        let (mirrors, way_out, stopping) =
-            (mirrors(place.path()).await, Counted::default(), CancellationToken::new());
-        let url = RepositoryUrl::parse("https://git.example.org/org/app").unwrap();
-        let _other = mirrors.lease(&key(&url, &rules("allow")).unwrap()).await.unwrap();
-        let rules = rules("allow");
-        let cloned = clone_until(&mirrors, ("/bin/true", &rules), &way_out, stopping.clone());
-        let (refusal, ()) = tokio::join!(cloned, async { stopping.cancel() });
+        let scene = Scene::new().await;
+        let _other = scene.mirrors.lease(&scene.key).await.unwrap();
+        let (refusal, ()) = scene.clone_during(async {}).await;
         assert_eq!(refusal.reason, Reason::Cancelled);
-        assert_eq!(*way_out.0.lock(), (0, 0));
+        assert_eq!(*scene.way_out.0.lock(), (0, 0));
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_run_that_waits_for_the_turn_of_its_principal_keeps_no_mirror_from_others() {
-        let place = tempfile::tempdir().unwrap();
-        let (mirrors, way_out, stopping) =
-            (mirrors(place.path()).await, Counted::default(), CancellationToken::new());
-        let url = RepositoryUrl::parse("https://git.example.org/org/app").unwrap();
-        let rules = rules("allow");
-        let _other = mirrors.begin_refresh("uid:1").await.unwrap();
-        let cloned = clone_until(&mirrors, ("/bin/true", &rules), &way_out, stopping.clone());
-        let (refusal, is_free) = tokio::join!(cloned, async {
-            let is_free = mirrors.lease(&key(&url, &rules).unwrap()).now_or_never().is_some();
-            stopping.cancel();
-            is_free
-        });
+        let scene = Scene::new().await;
+        let _other = scene.mirrors.begin_refresh("uid:1").await.unwrap();
+        let is_free = async { scene.mirrors.lease(&scene.key).now_or_never().is_some() };
+        let (refusal, is_free) = scene.clone_during(is_free).await;
         assert_eq!((refusal.reason, is_free), (Reason::Cancelled, true));
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_run_that_waits_for_a_mirror_keeps_no_turn_from_others() {
-        let place = tempfile::tempdir().unwrap();
-        let (mirrors, way_out, stopping) =
-            (mirrors(place.path()).await, Counted::default(), CancellationToken::new());
-        let url = RepositoryUrl::parse("https://git.example.org/org/app").unwrap();
-        let rules = rules("allow");
-        let _reader = mirrors.lease(&key(&url, &rules).unwrap()).await.unwrap();
+        let scene = Scene::new().await;
+        let mirrors = &scene.mirrors;
+        let _reader = mirrors.lease(&scene.key).await.unwrap();
         let mut turns = Vec::new();
         for number in 1..AT_ONCE {
             let own = mirrors.begin_refresh(&format!("uid:{}", 10 + number)).await.unwrap();
             turns.push(mirrors.refresh_turn(own).await.unwrap());
         }
-        let cloned = clone_until(&mirrors, ("/bin/true", &rules), &way_out, stopping.clone());
-        let (refusal, is_free) = tokio::join!(cloned, async {
+        let is_free = async {
             let own = mirrors.begin_refresh("uid:2").await.unwrap();
-            let is_free = mirrors.refresh_turn(own).now_or_never().is_some();
-            stopping.cancel();
-            is_free
-        });
+            mirrors.refresh_turn(own).now_or_never().is_some()
+        };
+        let (refusal, is_free) = scene.clone_during(is_free).await;
         assert_eq!((refusal.reason, is_free), (Reason::Cancelled, true));
     }
 
