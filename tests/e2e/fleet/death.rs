@@ -73,7 +73,8 @@ async fn a_killed_node_costs_others_nothing_and_its_runs_are_adopted() {
     for id in &ids[VICTIM] {
         let began = Instant::now();
         let failed = echo(&mut clients[VICTIM].clone(), id).await.unwrap_err();
-        assert_eq!(failed.code(), Code::Unavailable, "{failed}");
+        // Until tonic notices that a connection broke, it says so as `Unknown`.
+        assert!(matches!(failed.code(), Code::Unavailable | Code::Unknown), "{failed}");
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     }
     tokio::time::sleep(Duration::from_secs(3)).await;
