@@ -46,6 +46,11 @@ pub(crate) fn is_reason(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_REASON && !text.chars().any(char::is_control)
 }
 
+/// Returns true if a text can be the name of a principal, which clients show.
+fn is_principal(name: &str) -> bool {
+    !name.is_empty() && identity::check_principal_name("principal", name).is_ok()
+}
+
 /// Content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -93,6 +98,9 @@ impl DrainFile {
             Stored { version: FORMAT, drain: Some(drain) } if !is_reason(&drain.reason) => {
                 Err(io::Error::other("its reason is none that an operator could give"))
             }
+            Stored { version: FORMAT, drain: Some(drain) } if !is_principal(&drain.principal) => {
+                Err(io::Error::other("its principal has no name that an operator could have"))
+            }
             Stored { version: FORMAT, drain } => Ok(drain),
             Stored { version, .. } => Err(io::Error::other(format!("its version {version} is not {FORMAT}"))),
         }
@@ -131,10 +139,9 @@ mod tests {
     fn a_file_that_cannot_be_read_keeps_runs_away() {
         let directory = tempfile::tempdir().unwrap();
         let file = DrainFile::of(directory.path());
-        let drained = |reason: &str| {
-            let drain = Drain { reason: reason.into(), ..drain(None) };
-            serde_json::to_string(&Stored { version: FORMAT, drain: Some(drain) }).unwrap()
-        };
+        let stored = |drain| serde_json::to_string(&Stored { version: FORMAT, drain: Some(drain) }).unwrap();
+        let drained = |reason: &str| stored(Drain { reason: reason.into(), ..drain(None) });
+        let by = |principal: &str| stored(Drain { principal: principal.into(), ..drain(None) });
         for text in [
             "",
             "{",
@@ -145,6 +152,9 @@ mod tests {
             &drained(""),
             &drained("a\u{1b}[31mb"),
             &drained(&"x".repeat(MAX_REASON + 1)),
+            &by(""),
+            &by("uid:0\n"),
+            &by(&"x".repeat(513)),
         ] {
             std::fs::write(directory.path().join(FILE), text).unwrap();
             let drain = file.read().unwrap();
