@@ -20,6 +20,9 @@ const MOST: usize = 16;
 /// Most bytes of the name and of the value of a fact.
 const LONGEST: usize = 256;
 
+/// Name of the fact that a run ended for its host, and not as it was meant to. The value is the cause.
+pub const END_CAUSE: &str = "run.end_cause";
+
 /// Party to which a failure is put down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

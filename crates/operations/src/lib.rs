@@ -36,7 +36,7 @@ pub use command_limits::CommandLimits;
 pub use digest::{Digest, sha256};
 pub use environment::Environment;
 pub use failure::FILE_SYSTEM;
-pub use fault::{Evidence, Fault, Origin, fault_of};
+pub use fault::{END_CAUSE, Evidence, Fault, Origin, fault_of};
 pub use hint::{Hint, Named};
 pub use left_out::{ASK_FOR_MORE, beside_more, in_own_words, noted};
 pub use limits::{cause, is_space};

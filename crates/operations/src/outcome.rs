@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wire::v1::{self, ExecResult};
 
-use crate::{EndedBy, Evidence, Fault, Hint, Origin, Reason, cause, fault_of};
+use crate::{END_CAUSE, EndedBy, Evidence, Fault, Hint, Origin, Reason, cause, fault_of};
 
 pub use wire::v1::entry::Type as EntryType;
 pub use wire::v1::patched_file::Change as FileChange;
@@ -102,7 +102,12 @@ impl ToolFailure {
 /// whatever its code or signal is.
 pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
     let by = if result.timed_out { EndedBy::Timeout } else { result.ended_by() };
+    // The daemon adds this fact, and no worker can.
+    let for_the_host = by == EndedBy::RunEnded && result.evidence.iter().any(|fact| fact.what == END_CAUSE);
     let (reason, why) = match cause(by) {
+        Some(_) if for_the_host => {
+            (Reason::RunLost, "the run was ended by its node during the call, which may have taken effect")
+        }
         Some(cause) => cause,
         None if result.exit_code.is_none() && result.signal.is_none() => {
             (Reason::Internal, "how the command ended is not known")
@@ -111,7 +116,8 @@ pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
     };
     let message = format!("{why}; its output up to then is in the result");
     // Only the worker beside the command reports an end that is not known.
-    let failure = ToolFailure::new(reason, message).by(fault_of(by).unwrap_or(Fault::Program));
+    let fault = if for_the_host { Fault::Infrastructure } else { fault_of(by).unwrap_or(Fault::Program) };
+    let failure = ToolFailure::new(reason, message).by(fault);
     let evidence = result.evidence.iter();
     Some(
         evidence
@@ -180,6 +186,24 @@ mod tests {
         }
         let killed = SessionResult { ended_by: EndedBy::Killed.into(), ..Default::default() };
         assert_eq!(cut_short(&OpResult::Session(killed)).unwrap().reason, Reason::Cancelled);
+    }
+
+    #[test]
+    fn a_command_whose_run_ended_for_the_host_is_lost_to_the_infrastructure() {
+        let fact = Evidence::new(END_CAUSE, "node_drained");
+        let command = |by: EndedBy, evidence: &[&Evidence]| {
+            let evidence = evidence.iter().map(|fact| fact.to_wire()).collect();
+            unfinished(&ExecResult { ended_by: by.into(), evidence, ..Default::default() }).unwrap()
+        };
+        let lost = command(EndedBy::RunEnded, &[&fact]);
+        assert_eq!((lost.reason, lost.fault()), (Reason::RunLost, Fault::Infrastructure));
+        assert_eq!(lost.origin.evidence, [fact.clone()]);
+        assert!(!lost.is_retry_safe() && lost.message.contains("output up to then"), "{lost:?}");
+        let other = Evidence::new("engine.exit_code", 137);
+        for (by, evidence) in [(EndedBy::RunEnded, &other), (EndedBy::Cancelled, &fact)] {
+            let failure = command(by, &[evidence]);
+            assert_eq!((failure.reason, failure.fault()), (Reason::Cancelled, Fault::Caller), "{by:?}");
+        }
     }
 
     #[test]

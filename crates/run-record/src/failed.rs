@@ -1,6 +1,6 @@
 //! The reason for which a run failed, the party to which that is put down, and the facts that show it.
 
-use operations::{Evidence, Fault, Origin, ToolFailure};
+use operations::{END_CAUSE, Evidence, Fault, Origin, ToolFailure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -35,6 +35,11 @@ impl EndCause {
             Self::Ttl | Self::IdleTimeout | Self::Lease => None,
             Self::NodeDrained => Some(Fault::Infrastructure),
         }
+    }
+
+    /// Returns the fact that shows an end that is put down to the infrastructure. `None` for all others.
+    pub fn evidence(self) -> Option<Evidence> {
+        (self.fault() == Some(Fault::Infrastructure)).then(|| Evidence::new(END_CAUSE, self.as_str()))
     }
 }
 

@@ -50,6 +50,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use channel::Channel;
 pub use error::{CloseReason, ConnectError, LaneError, Violation};
 pub use greeted::Greeted;
+pub use output::{Clipped, clipped};
 pub use placement::Placement;
 pub use prepared::Prepared;
 pub use sink::{OutputSink, OutputStream};

@@ -16,10 +16,25 @@ pub(super) struct HeadTail {
 
 /// A stream as text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Clipped {
+pub struct Clipped {
     /// UTF-8 with replacement characters. A line in brackets marks omitted bytes.
-    pub(super) text: String,
-    pub(super) omitted: u64,
+    pub text: String,
+    /// Number of omitted bytes.
+    pub omitted: u64,
+}
+
+/// Returns the text of a stream of `total` bytes, of which these are the first and the last ones.
+pub fn clipped(mut head: Vec<u8>, tail: &[u8], total: u64) -> Clipped {
+    if (head.len() + tail.len()) as u64 >= total {
+        head.extend_from_slice(tail);
+        return Clipped { text: String::from_utf8_lossy(&head).into_owned(), omitted: 0 };
+    }
+    // Characters that the cut went through are omitted as a whole.
+    head.truncate(without_cut_end(&head));
+    let tail = &tail[cut_beginning(tail)..];
+    let omitted = total - (head.len() + tail.len()) as u64;
+    let (head, tail) = (String::from_utf8_lossy(&head), String::from_utf8_lossy(tail));
+    Clipped { text: format!("{head}\n[… {omitted} bytes left out …]\n{tail}"), omitted }
 }
 
 impl HeadTail {
@@ -48,22 +63,11 @@ impl HeadTail {
 
     /// Returns the text of a stream of `total` bytes, of which this has seen the first ones.
     pub(super) fn into_text(mut self, total: u64) -> Clipped {
-        let missing = total.saturating_sub(self.kept());
-        if missing == 0 {
-            self.head.extend(&self.tail);
-            return Clipped { text: String::from_utf8_lossy(&self.head).into_owned(), omitted: 0 };
+        // Without the bytes after them, the last ones that came are not the end.
+        if self.total < total {
+            self.tail.clear();
         }
-        // Characters that the cut went through are omitted as a whole.
-        self.head.truncate(without_cut_end(&self.head));
-        let tail = self.tail.make_contiguous();
-        let tail = if self.total == total { &tail[cut_beginning(tail)..] } else { &tail[..0] };
-        let omitted = total - (self.head.len() + tail.len()) as u64;
-        let (head, tail) = (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(tail));
-        Clipped { text: format!("{head}\n[… {omitted} bytes left out …]\n{tail}"), omitted }
-    }
-
-    fn kept(&self) -> u64 {
-        (self.head.len() + self.tail.len()) as u64
+        clipped(self.head, self.tail.make_contiguous(), total)
     }
 }
 
