@@ -35,6 +35,7 @@ mod respond;
 mod resume;
 mod review;
 mod slot;
+mod so_far;
 mod standstill;
 mod stream;
 mod surroundings;

@@ -7,6 +7,10 @@ use super::text::one_line;
 /// Most bytes of a server's own words in a message to the agent.
 const SAID: usize = 1_024;
 
+/// Kinds of the failures of a server that could not be reached, or that ended.
+const ABSENT: &str = "absent";
+const LOST: &str = "lost";
+
 /// Reason for a missing answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
@@ -49,8 +53,8 @@ impl Fault {
             Self::TimedOut => (Reason::TimedOut, "timed_out"),
             Self::Cancelled => (Reason::Cancelled, "cancelled"),
             Self::Busy => (Reason::Overloaded, "busy"),
-            Self::Absent(_) => (Reason::UpstreamFailed, "absent"),
-            Self::Lost(_) => (Reason::UpstreamFailed, "lost"),
+            Self::Absent(_) => (Reason::UpstreamFailed, ABSENT),
+            Self::Lost(_) => (Reason::UpstreamFailed, LOST),
             Self::Broken(_) => (Reason::UpstreamFailed, "protocol"),
             Self::Refused { .. } => (Reason::UpstreamFailed, "refused"),
         };
@@ -64,9 +68,25 @@ impl Fault {
     }
 }
 
+/// Returns true if a call failed because its server could not be reached or ended, as all servers in a container do with their run.
+pub fn is_gone(failure: &ToolFailure) -> bool {
+    let kind = failure.details.get("kind").map(String::as_str);
+    failure.reason == Reason::UpstreamFailed && matches!(kind, Some(ABSENT | LOST))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_server_that_is_not_there_is_gone() {
+        let gone = [Fault::Absent("why".to_owned()), Fault::Lost("why".to_owned())];
+        assert!(gone.iter().all(|fault| is_gone(&fault.failure("db", true))));
+        let others = [Fault::TimedOut, Fault::Cancelled, Fault::Busy, Fault::Broken("lost".to_owned())];
+        assert!(others.iter().all(|fault| !is_gone(&fault.failure("db", true))));
+        let refused = Fault::Refused { code: 1, message: "lost".to_owned() };
+        assert!(!is_gone(&refused.failure("lost", true)));
+    }
 
     #[test]
     fn server_errors_are_bounded_to_one_line() {

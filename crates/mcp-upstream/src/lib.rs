@@ -28,7 +28,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use fault::Fault;
+pub use fault::{Fault, is_gone};
 pub use host::{Host, Output, Pipes, Subject};
 pub use tools::Tool;
 

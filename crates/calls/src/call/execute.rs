@@ -5,16 +5,20 @@ use std::time::Instant;
 
 use futures_util::FutureExt as _;
 use operations::transport::MAX_SHOWN;
-use operations::{Bound, Delivery, Evidence, Fault, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
+use operations::{
+    Bound, Delivery, Evidence, ExecResult, Fault, Lane, OpResult, Operation, Outcome, Reason, ToolFailure,
+};
 use processes::LeftBy;
 use runs::{OnStop, Run};
+use timestamp::micros;
 use worker_protocol::client::{Finished, OutputSink, Usage};
 
 use super::checkpoint::writes;
 use super::end::CallEnd;
-use super::lost::{with_its_node, with_its_run};
+use super::lost::{is_of_its_node, with_its_node, with_its_output, with_its_run};
 use super::record::{Journal, Times};
 use super::respond::ResponseFormat;
+use super::so_far::Spooled;
 use super::surroundings::Surroundings;
 use super::to_spool::ToSpool;
 use super::{Admitted, CallTask};
@@ -24,6 +28,15 @@ pub(super) fn finished(outcome: Outcome) -> Finished {
     let usage = Usage::default();
     let bytes_out = outcome.as_ref().map_or(0, operations::output_bytes);
     Finished { outcome, bound: Bound::default(), usage, bytes_in: 0, bytes_out }
+}
+
+/// Returns the function that makes the outcome of an operation from the result of its command. `None` if it runs no command.
+fn result_of_command(operation: &Operation) -> Option<fn(ExecResult) -> OpResult> {
+    match operation {
+        Operation::Exec(_) => Some(OpResult::Exec),
+        Operation::Shell(_) => Some(OpResult::Shell),
+        _ => None,
+    }
 }
 
 impl CallTask {
@@ -52,6 +65,8 @@ impl CallTask {
         let leaves = permit.bounds().keep_background.then(|| permit.operation().process());
         // A worker that claims it of another call would have an executed call count as refused, and be repeated.
         let can_be_void = permit.bounds().held_to.is_some();
+        let as_result = result_of_command(permit.operation());
+        let most_shown = permit.bounds().max_output_bytes;
         let caller = permit.caller().clone();
         let surroundings = Surroundings {
             processes: &self.calls.workers.processes,
@@ -128,9 +143,29 @@ impl CallTask {
         // The command of a frozen run still reports its end.
         let cut_short = finished.outcome.as_ref().ok().and_then(operations::cut_short);
         if let Some(lost) = cut_short.and_then(|failure| self.lost(&run, &failure)) {
-            finished.outcome = Err(lost);
+            finished.outcome = finished.outcome.and_then(|result| with_its_output(lost, result));
+        }
+        // That of any other run ended with its worker, which reported nothing.
+        if let Err(lost) = &finished.outcome
+            && is_of_its_node(lost)
+            && let Some(as_result) = as_result
+            && let Some(result) = self.so_far(most_shown, finished.usage, began).await
+        {
+            finished.outcome = with_its_output(lost.clone(), as_result(result));
         }
         CallEnd::Executed(Box::new(finished))
+    }
+
+    /// Returns the result of a command that ended with its worker: the output that the spool has of it. `None` if there is none.
+    async fn so_far(&self, most: u64, usage: Usage, began: Instant) -> Option<ExecResult> {
+        let (run, call, kept) = (self.call.run, self.call.id, self.call.output.kept());
+        let spooled = Spooled { spool: &self.calls.records.spool, run, call, kept };
+        Some(ExecResult {
+            cpu_time_us: usage.cpu_time_us.unwrap_or_default(),
+            peak_memory_bytes: usage.peak_memory_bytes.unwrap_or_default(),
+            wall_time_us: micros(began.elapsed()),
+            ..spooled.result(most).await?
+        })
     }
 
     /// Returns true if the run's profile allows background processes now, for the caller's next call.
