@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use harness::v1::exec_result::EndedBy;
 use harness::v1::node::State;
 use harness::v1::node_service_client::NodeServiceClient;
+use harness::v1::process::State as ProcessState;
+use harness::v1::result::Kind as Answer;
 use harness::v1::run::{EndCause, State as RunState};
 use harness::v1::{self, DrainNodeRequest, Node};
-use harness::{Daemon, Setup, as_user, calls, forks, reason, record, requests};
+use harness::{Daemon, Setup, as_user, calls, forks, process, reason, record, requests, session};
 use node_id::NodeId;
 use serde_json::json;
 use tonic::transport::Channel;
@@ -26,7 +29,7 @@ fn policy() -> String {
   p:
     workspace: read-write
     unattended: true
-    operations: { read: allow, exec: allow }
+    operations: { read: allow, exec: allow, process: allow, session: allow }
     exec: { read_only_commands: true, default: allow }
     limits: { memory_mib: 128, cpu_millis: 500, disk_mib: 64, pids: 128 }
 roles: { director: { allow: \"*\" } }
@@ -167,7 +170,15 @@ async fn a_deadline_ends_the_runs_with_the_cause_of_the_drain() {
     let daemon = Daemon::start_with(setup("")).await;
     let runs = [daemon.run_on(requests::managed("p")).await, daemon.run_on(requests::managed("p")).await];
     let mut busy = daemon.run_on(requests::managed("p")).await;
-    let cut = tokio::spawn(async move { busy.call(calls::exec(&["sleep", "60"])).await.unwrap() });
+    let cut = busy.waits(calls::exec(&["sh", "-c", "echo so far; sleep 60"]));
+    let started = busy.start(process::command(&["sleep", "60"])).await.process_id;
+    let (mut waiter, process_id) = (busy.clone(), started.clone());
+    let waited = tokio::spawn(async move { waiter.waited(&process_id).await });
+    let shell = busy.open().await;
+    let mut typist = busy.clone();
+    let typed =
+        tokio::spawn(async move { typist.try_in_session(session::command(&shell, "sleep 60")).await });
+    busy.first_session_is_busy().await;
     let drained = drain(&daemon, "the host is replaced", Some(2)).await;
     assert_eq!(drained.state(), State::Draining);
     assert!(drained.drain.unwrap().deadline.is_some());
@@ -182,11 +193,44 @@ async fn a_deadline_ends_the_runs_with_the_cause_of_the_drain() {
         assert_eq!(last["details"]["cause"], "node_drained", "{last}");
     }
     // A call that is cut off is no failure of its caller.
-    let failure = cut.await.unwrap().error.unwrap();
+    let cut = cut.await.unwrap().unwrap();
+    let failure = cut.error.as_ref().unwrap();
     assert_eq!(
-        (failure.reason.as_str(), failure.fault()),
-        ("RUN_LOST", v1::Fault::Infrastructure),
+        (failure.reason.as_str(), failure.fault(), failure.retry_safe),
+        ("RUN_LOST", v1::Fault::Infrastructure, false),
         "{failure:?}"
+    );
+    let fact = v1::Evidence { what: "run.end_cause".to_owned(), value: "node_drained".to_owned() };
+    assert_eq!(failure.evidence, [fact]);
+    // Its answer has the output up to then, as one that timed out has.
+    let Some(Answer::Exec(result)) = cut.kind() else { panic!("{cut:?}") };
+    assert_eq!((result.stdout.as_str(), result.ended_by()), ("so far\n", EndedBy::RunEnded), "{result:?}");
+    let receipt = busy.clients.of_call(&cut.call_id).await.iter().map(record).next_back().unwrap();
+    let outcome = &receipt["outcome"];
+    assert_eq!(
+        (&outcome["reason"], &outcome["facts"]["fault"]),
+        (&json!("RUN_LOST"), &json!("INFRASTRUCTURE"))
+    );
+    assert_eq!(outcome["facts"]["stdout_bytes"], 7, "{receipt}");
+    // A command of a session is such a call, too.
+    let typed = typed.await.unwrap().unwrap_err();
+    assert_eq!(reason(&typed), "RUN_LOST", "{typed}");
+    let shown = facts(&typed, ["fault", "evidence.run.end_cause"]);
+    assert_eq!(shown, ["INFRASTRUCTURE", "node_drained"], "{typed}");
+    // A process names the drain to those that wait for it, to readers of its output, and on record.
+    let ended = waited.await.unwrap();
+    assert_eq!((ended.state(), ended.ended_by()), (ProcessState::Ended, EndedBy::RunEnded), "{ended:?}");
+    assert!(ended.failure.contains("node_drained"), "{ended:?}");
+    assert_eq!(busy.all_of(&started).await.process, Some(ended));
+    let run_id = busy.id().to_owned();
+    let ends = busy.clients.events(&run_id, "process_ended").await;
+    let ends: Vec<_> = ends.iter().map(record).collect();
+    let end = ends.iter().find(|end| end["details"]["process_id"] == started).unwrap();
+    let facts = &end["outcome"]["facts"];
+    assert_eq!(
+        (&facts["ended_by"], &facts["fault"]),
+        (&json!("run-ended"), &json!("INFRASTRUCTURE")),
+        "{end}"
     );
     assert_eq!(reason(&refused(&daemon).await), "NODE_DRAINED");
 }

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use harness::v1::call_response::Status;
 use harness::v1::list_tools_request::Format;
+use harness::v1::node_service_client::NodeServiceClient;
 use harness::v1::operation::Kind as Operation;
 use harness::v1::result::Kind as Answer;
 use harness::v1::{self, McpRequest};
@@ -271,4 +272,30 @@ async fn servers_end_with_their_run_and_a_call_can_be_cancelled() {
     run.ok(db("sum")).await;
     run.stop().await;
     assert!(run.call(db("sum")).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_a_drain_cuts_off_is_lost_to_the_infrastructure() {
+    let (daemon, mut run) = start().await;
+    // The server is up.
+    run.ok(db("sum")).await;
+    let hanging = run.waits(db("hang"));
+    let id = run.id().to_owned();
+    harness::until("the call is not on record", async || {
+        let intents = run.clients.events(&id, "call_intent").await;
+        intents.iter().any(|intent| format!("{intent:?}").contains("mcp.db.hang"))
+    })
+    .await;
+    let deadline = Some(prost_types::Duration { seconds: 1, nanos: 0 });
+    let request = v1::DrainNodeRequest { reason: "the host is replaced".to_owned(), deadline };
+    let mut nodes = NodeServiceClient::new(daemon.connect().await.channel);
+    nodes.drain_node(request).await.unwrap();
+    let failure = hanging.await.unwrap().unwrap().error.unwrap();
+    assert_eq!(
+        (failure.reason.as_str(), failure.fault(), failure.retry_safe),
+        ("RUN_LOST", v1::Fault::Infrastructure, false),
+        "{failure:?}"
+    );
+    let fact = v1::Evidence { what: "run.end_cause".to_owned(), value: "node_drained".to_owned() };
+    assert_eq!(failure.evidence, [fact]);
 }

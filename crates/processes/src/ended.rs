@@ -1,7 +1,8 @@
 //! Records the end of a process. The record of its start is the record of its call, which has the same id.
 
 use audit::{Event, Kind, Outcome, Status, Usage};
-use operations::EndedBy;
+use operations::{EndedBy, Evidence, Fault};
+use runs::record::EndCause;
 use serde_json::json;
 use store::recording::Digest;
 use wire::v1::{self, process::State};
@@ -9,13 +10,27 @@ use wire::v1::{self, process::State};
 use crate::disk::{Known, ProcessFiles};
 use crate::input::Unrecorded;
 
-/// Returns the event of a process's end. `unrecorded` counts the input that the recording lacks.
+/// Names the host as the cause of a process's end, if the process ended with its run and the host ended that: a drain of the node.
+///
+/// Clients that wait for the process or read its output see the cause. Returns the fact that shows it.
+pub(crate) fn put_down_to_the_host(process: &mut v1::Process, cause: Option<EndCause>) -> Option<Evidence> {
+    let shown = cause.and_then(EndCause::evidence).filter(|_| process.ended_by() == EndedBy::RunEnded)?;
+    process.failure = format!(
+        "the run of the process was ended by its node ({}): start it in a run on another node",
+        shown.value
+    );
+    Some(shown)
+}
+
+/// Returns the event of a process's end. `unrecorded` counts the input that the recording lacks, and `of_host` is the fact that shows
+/// that the host ended the run.
 pub(crate) fn ended_event(
     files: &ProcessFiles,
     known: &Known,
     process: &v1::Process,
     recording: Option<&Digest>,
     unrecorded: Unrecorded,
+    of_host: Option<&Evidence>,
 ) -> Event {
     let itself = process.ended_by() == EndedBy::Unspecified;
     let status = match process.state() {
@@ -35,6 +50,10 @@ pub(crate) fn ended_event(
     });
     if process.left_behind > 0 {
         facts["left_behind"] = process.left_behind.into();
+    }
+    if let Some(Evidence { what, value }) = of_host {
+        facts["fault"] = Fault::Infrastructure.as_str().into();
+        facts["evidence"] = json!([{ "what": what, "value": value }]);
     }
     if let Some(Digest { sha256, bytes }) = recording {
         facts["recording"] = json!({ "sha256": sha256, "bytes": bytes });
@@ -67,4 +86,57 @@ pub(crate) fn ended_event(
         .details(json!({ "process_id": files.id.to_string(), "tag": tag }))
         .outcome(outcome)
         .usage(usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use identity::{CallId, RunId};
+
+    use super::*;
+
+    fn ended(by: EndedBy) -> v1::Process {
+        v1::Process { state: State::Ended.into(), ended_by: by.into(), ..Default::default() }
+    }
+
+    #[test]
+    fn a_process_that_a_drain_ends_names_the_drain_to_clients_and_on_record() {
+        let drained = Some(EndCause::NodeDrained);
+        let mut process = ended(EndedBy::RunEnded);
+        let shown = put_down_to_the_host(&mut process, drained).unwrap();
+        assert!(process.failure.contains("ended by its node (node_drained)"), "{}", process.failure);
+        let files = ProcessFiles::new(Path::new("/unused"), RunId::new(), CallId::new());
+        let known = Known::new(&process, "uid:1", "alice", None, 0);
+        let event = |of_host| ended_event(&files, &known, &process, None, Unrecorded::default(), of_host);
+        let outcome = event(Some(&shown)).outcome.unwrap();
+        assert_eq!((outcome.status, outcome.message.as_ref()), (Status::Failed, Some(&process.failure)));
+        let facts = outcome.facts.unwrap();
+        assert_eq!(
+            (&facts["ended_by"], &facts["fault"], &facts["evidence"]),
+            (
+                &json!("run-ended"),
+                &json!("INFRASTRUCTURE"),
+                &json!([{ "what": "run.end_cause", "value": "node_drained" }])
+            )
+        );
+        let of_a_client = event(None).outcome.unwrap().facts.unwrap();
+        assert_eq!((of_a_client.get("fault"), of_a_client.get("evidence")), (None, None));
+    }
+
+    #[test]
+    fn an_end_that_a_client_or_a_limit_brought_about_is_not_put_down_to_the_host() {
+        for (by, cause) in [
+            (EndedBy::RunEnded, None),
+            (EndedBy::RunEnded, Some(EndCause::Ttl)),
+            (EndedBy::RunEnded, Some(EndCause::Lease)),
+            (EndedBy::Killed, Some(EndCause::NodeDrained)),
+            (EndedBy::MemoryLimit, Some(EndCause::NodeDrained)),
+            (EndedBy::Unspecified, Some(EndCause::NodeDrained)),
+        ] {
+            let mut process = ended(by);
+            assert_eq!(put_down_to_the_host(&mut process, cause), None, "{by:?} {cause:?}");
+            assert_eq!(process, ended(by), "{by:?} {cause:?}");
+        }
+    }
 }

@@ -23,7 +23,7 @@ use wire::v1::{self, signal_process_request::Signal};
 
 use crate::cut::cut;
 use crate::disk::{Edition, Known, ProcessFiles};
-use crate::ended::ended_event;
+use crate::ended::{ended_event, put_down_to_the_host};
 use crate::input::Unrecorded;
 use crate::owner::finish;
 use crate::process::{Ends, Order, Process};
@@ -135,11 +135,13 @@ impl Owner {
         status.set_state(State::Ended);
         status.set_ended_by(ended_by);
         status.kill = Some(kill);
+        let of_host = put_down_to_the_host(&mut status, self.run.record().end_cause);
         let usage = metered.over(worker_protocol::client::Usage::default());
         status.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
         status.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
         status.ended_at = Some(Timestamp::now().to_wire());
-        let event = ended_event(&self.files, &self.known, &status, None, Unrecorded::default());
+        let unrecorded = Unrecorded::default();
+        let event = ended_event(&self.files, &self.known, &status, None, unrecorded, of_host.as_ref());
         if self.shared.audit.record(event).await.is_err() {
             tracing::error!(process = %self.files.id, "a process's end waits for the audit log");
         }

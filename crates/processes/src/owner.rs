@@ -27,7 +27,7 @@ use wire::worker::v1::{
 };
 
 use crate::disk::{Edition, Known, ProcessFiles};
-use crate::ended::ended_event;
+use crate::ended::{ended_event, put_down_to_the_host};
 use crate::input::Input;
 use crate::process::{Ends, Line, Order, Process};
 use crate::shared::Shared;
@@ -108,13 +108,15 @@ impl Owner {
             peak_memory_bytes: Some(state.peak_memory_bytes),
         });
         let mut status = self.status(&state, &why, kill);
+        let of_host = put_down_to_the_host(&mut status, self.run.record().end_cause);
         status.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
         status.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
         if !said_all && status.failure.is_empty() {
             "the end of its output was not read in time".clone_into(&mut status.failure);
         }
         status.ended_at = Some(Timestamp::now().to_wire());
-        let event = ended_event(&self.files, &self.known, &status, recording.as_ref(), unrecorded);
+        let event =
+            ended_event(&self.files, &self.known, &status, recording.as_ref(), unrecorded, of_host.as_ref());
         if self.shared.audit.record(event).await.is_err() {
             tracing::error!(process = %self.files.id, "a process's end waits for the audit log");
         }

@@ -135,7 +135,7 @@ impl Processes {
         [status.stdout_bytes, status.stderr_bytes] = output.ends();
         status.ended_at = Some(Timestamp::now().to_wire());
         output.settle();
-        let event = ended_event(files, known, &status, None, Unrecorded::default());
+        let event = ended_event(files, known, &status, None, Unrecorded::default(), None);
         if self.shared().audit.enqueue(event).await.is_err() {
             tracing::error!(process = %files.id, "a process's end is not in the audit log");
         }

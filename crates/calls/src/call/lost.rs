@@ -13,7 +13,7 @@ pub(super) fn with_its_run(
     failure: &ToolFailure,
 ) -> Option<ToolFailure> {
     let failed = failed.filter(|failed| failed.fault == Fault::Infrastructure)?;
-    if !matches!(failure.reason, Reason::Cancelled | Reason::EngineUnavailable | Reason::Internal) {
+    if !is_of_an_ended_run(failure) {
         return None;
     }
     let why = why.unwrap_or("its container is gone");
@@ -26,13 +26,18 @@ pub(super) fn with_its_run(
 ///
 /// The call itself has only seen that its worker was ended, or its MCP server with it. As after the end, the run is lost for its client.
 pub(super) fn with_its_node(cause: Option<EndCause>, failure: &ToolFailure) -> Option<ToolFailure> {
-    let is_cut = failure.reason == Reason::Cancelled || mcp_upstream::is_gone(failure);
-    let shown = cause.and_then(EndCause::evidence).filter(|_| is_cut)?;
+    let shown = cause.and_then(EndCause::evidence).filter(|_| is_of_an_ended_run(failure))?;
     let message = format!(
         "The run was ended by its node during the call ({}). The call may have taken effect.",
         shown.value
     );
     Some(ToolFailure::new(Reason::RunLost, message).by(Fault::Infrastructure).shown_by(shown))
+}
+
+/// Returns true if the end of the run can be what the call has seen: that its worker, its keeper or its MCP server was gone.
+fn is_of_an_ended_run(failure: &ToolFailure) -> bool {
+    matches!(failure.reason, Reason::Cancelled | Reason::EngineUnavailable | Reason::Internal)
+        || mcp_upstream::is_gone(failure)
 }
 
 /// Returns true for a failure of [`with_its_node`].

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use calls::{Calls, Metadata};
 use identity::Principal;
-use operations::Reason;
 use refusal::Refusal;
 use wire::v1::call_response::Status;
 use wire::v1::{self, call_request::Request, operation::Kind, result::Kind as OpResult};
@@ -48,9 +47,8 @@ pub(super) async fn make(
         Status::Succeeded => Ok(Made { call_id, approval_id: String::new(), result: response.into_kind() }),
         Status::PendingApproval | Status::Running => Ok(Made { call_id, approval_id, result: None }),
         Status::Failed | Status::Denied | Status::Unspecified => {
-            let failure = response.error.unwrap_or_default();
-            let reason = Reason::parse(&failure.reason).unwrap_or(Reason::Internal);
-            Err(Refusal::new(reason, failure.message).with("call_id", call_id))
+            // With the party to which it is put down: its reason alone may say another.
+            Err(Refusal::from(response.error.unwrap_or_default()).with("call_id", call_id))
         }
     }
 }
