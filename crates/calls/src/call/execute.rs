@@ -145,7 +145,7 @@ impl CallTask {
         if let Some(lost) = cut_short.and_then(|failure| self.lost(&run, &failure)) {
             finished.outcome = finished.outcome.and_then(|result| with_its_output(lost, result));
         }
-        // That of any other run ended with its worker, which reported nothing.
+        // In any other run the worker ended first, and reported nothing.
         if let Err(lost) = &finished.outcome
             && is_of_its_node(lost)
             && let Some(as_result) = as_result

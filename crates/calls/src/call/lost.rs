@@ -103,7 +103,7 @@ mod tests {
         assert!(!drained.is_retry_safe(), "{drained:?}");
         let own = ToolFailure::new(Reason::TimedOut, "the command took too long");
         assert_eq!(with_its_node(Some(EndCause::NodeDrained), &own), None);
-        let server = |kind| ToolFailure::new(Reason::UpstreamFailed, "its server").with("kind", kind);
+        let server = |kind: &str| ToolFailure::new(Reason::UpstreamFailed, "its server").with("kind", kind);
         assert_eq!(with_its_node(Some(EndCause::NodeDrained), &server("lost")), Some(drained));
         assert_eq!(with_its_node(Some(EndCause::NodeDrained), &server("tool")), None);
         let waited = || Refusal::new(Reason::Cancelled, "the run ended before the call had begun");
