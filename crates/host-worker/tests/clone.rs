@@ -335,7 +335,7 @@ fn a_clone_beyond_its_bounds_is_refused_before_its_files_are_written() {
     assert_eq!(fs::read_to_string(source.0.workspace().join("a")).unwrap(), "one\n");
 
     let source = Source::new();
-    fs::write(source.path().join(".git/objects/pack/left"), vec![0; 2 << 20]).unwrap();
+    fs::write(source.path().join(".git/objects/pack/left"), vec![0; 3 << 19]).unwrap();
     source.own();
     is_excess(&source, "", 1_000, "takes at least 2 MiB");
     assert_eq!(fs::read_dir(source.0.workspace()).unwrap().count(), 0, "not even a repository");
