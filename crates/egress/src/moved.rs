@@ -187,7 +187,7 @@ mod tests {
         table.store();
         drop(table);
         let played = Played::new(RULES);
-        // Read again as each companion that goes on has its egress.
+        // Once more with the egress of each companion that goes on.
         for _ in 0..2 {
             played.state.view.count_companions(directory.path()).unwrap();
         }

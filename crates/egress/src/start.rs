@@ -141,8 +141,7 @@ impl Egress {
             setup;
         let shown = view.clone();
         let opened = spawn_blocking(move || {
-            let table =
-                Table::open(&file_of(&names, shown.companion()), block).map_err(StartError::Table)?;
+            let table = Table::open(&file_of(&names, shown.companion()), block).map_err(StartError::Table)?;
             shown.count_companions(&names).map_err(StartError::Table)?;
             let steered = steer(process.as_fd(), table.pool().resolver())?;
             Ok::<_, StartError>((table, steered, process))

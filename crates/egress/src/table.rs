@@ -158,8 +158,9 @@ pub(crate) fn file_of(directory: &Path, companion: &str) -> PathBuf {
     if companion.is_empty() { directory.join(FILE) } else { directory.join(format!("{FILE}.{companion}")) }
 }
 
-/// Returns the bytes that the files of a run's companions have, with their names. Some may have ended. Files stay as they are: an open
-/// table may write to one.
+/// Returns the names of a run's companions and the bytes that their files have, also of companions that have ended.
+///
+/// The files stay as they are, because an open table may write to one.
 pub(crate) fn bytes_of_companions(directory: &Path) -> io::Result<Vec<(String, u64)>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(directory)? {

@@ -184,7 +184,7 @@ struct Listed {
     refused: BTreeMap<(String, String, u16), Refused>,
     /// All but the number of those that are open.
     counts: Counts,
-    /// Bytes of all connections by companion, also under earlier daemons. Those of the run itself have an empty name.
+    /// Bytes of all connections by companion, also under earlier daemons. The key of the run itself is empty.
     moved: BTreeMap<String, u64>,
 }
 
@@ -221,7 +221,7 @@ impl View {
         *moved = moved.saturating_add(bytes);
     }
 
-    /// Takes bytes that were stored. Those that are counted already do not count again.
+    /// Takes bytes that were stored. Bytes that are counted already do not count again.
     pub(crate) fn restore_moved(&self, stored: u64) {
         let mut listed = self.listed.lock();
         let moved = listed.moved.entry(self.companion.clone()).or_default();
