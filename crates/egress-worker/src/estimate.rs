@@ -1,8 +1,8 @@
 //! Reads the body of a request to a model before it goes out, to say how many tokens it may cost.
 //!
 //! Only a body of JSON is read, up to a bound, within a time, and while the process has memory for it. Otherwise it passes as it comes, and
-//! the daemon assumes what it does not know, or refuses a body that could hide it. It learns which body lacked memory,
-//! because such a body may be sent again. No request is refused here.
+//! the daemon assumes what it does not know, or refuses a body that could hide it. The question says which body lacked memory, because such
+//! a body may be sent again. No request is refused here.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
