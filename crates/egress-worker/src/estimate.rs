@@ -1,7 +1,8 @@
 //! Reads the body of a request to a model before it goes out, to say how many tokens it may cost.
 //!
 //! Only a body of JSON is read, up to a bound, within a time, and while the process has memory for it. Otherwise it passes as it comes, and
-//! the daemon assumes what it does not know, or refuses a body that could hide it. No request is refused here.
+//! the daemon assumes what it does not know, or refuses a body that could hide it. The question says which body lacked memory, because such
+//! a body may be sent again. No request is refused here.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -98,6 +99,7 @@ where
     }
     let wanted = u32::try_from(expected.div_ceil(PLACE)).unwrap_or(u32::MAX);
     let Ok(Ok(place)) = timeout(TIME, Arc::clone(places).acquire_many_owned(wanted)).await else {
+        asked.lacked_memory = true;
         return (Some(asked), Parts::default());
     };
     let mut bytes = BytesMut::with_capacity(length.map_or(0, |_| expected));

@@ -75,7 +75,7 @@ impl State {
         table: Table,
         view: View,
     ) -> Self {
-        view.add_moved(table.bytes());
+        view.restore_moved(table.bytes());
         Self {
             run,
             own,

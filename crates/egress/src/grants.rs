@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!  asked ─► secrets read ─► rules in force ─► budget ─► granted: headers with secrets, texts to hide
-//!                │               │              ├► 403, used up
-//!                │               │              └► 429, the rest is reserved by requests under way
+//!                │               │              ├► 403, used up, or the body could hide what its answer may cost
+//!                │               │              ├► 429, the rest is reserved by requests under way
+//!                │               │              └► 503, other bodies took all memory, so that this one was not read
 //!                │               └► 403, the rules have changed
 //!                └► 502, the secret cannot be read
 //! ```
@@ -43,10 +44,15 @@ const UNMETERED: usize = 1_024;
 pub(crate) const UNANSWERED: usize = 1_024;
 /// Time after which a request may be tried again that found a budget reserved, seconds.
 const RETRY_AFTER: u32 = 1;
+/// Time after which a request may be tried again for whose body memory was lacking, seconds.
+const MEMORY_AFTER: u32 = 5;
 
 /// Refusal of a body that could hide the tokens that it allows its answer.
 const UNREADABLE: &str = "under a budget of tokens or dollars, the body of a request has to be an object of JSON (`application/json`, \
                           not compressed), each of its keys there once, and to arrive within 30 seconds";
+/// Refusal of a body for which memory was lacking.
+const OVERLOADED: &str = "for 30 seconds, the bodies of requests under way took all the memory that coffer-egress has for bodies. Try \
+                          again when fewer of them are under way";
 
 /// A request that is decided about.
 #[derive(Clone, Copy)]
@@ -206,8 +212,10 @@ impl Session {
             return Ok((grant, None));
         }
         let budget = state.budget();
-        if budget.bounds_tokens() && model.as_ref().is_some_and(|model| model.is_unread) {
-            return Err(NotGranted::new(403, "body_unreadable", "egress: budget", UNREADABLE));
+        if budget.bounds_tokens()
+            && let Some(model) = model.as_ref().filter(|model| model.is_unread)
+        {
+            return Err(unread(model));
         }
         let estimate = estimate(model, &budget);
         let admitted = shared.ledger.admit(&state.own.who, &budget, estimate, Timestamp::now());
@@ -341,6 +349,15 @@ impl Session {
             retry_after_s,
         })
     }
+}
+
+/// Returns the refusal of a request whose body was not read. Only one that lacked memory may be sent again as it is.
+fn unread(model: &ModelAsked) -> NotGranted {
+    if model.lacked_memory {
+        let refused = NotGranted::new(503, "overloaded", "egress: memory", OVERLOADED);
+        return NotGranted { retry_after_s: MEMORY_AFTER, ..refused };
+    }
+    NotGranted::new(403, "body_unreadable", "egress: budget", UNREADABLE)
 }
 
 /// Returns the refusal of a request that a budget leaves no room for.

@@ -160,7 +160,8 @@ mod tests {
     fn an_estimate_takes_what_the_body_says_and_assumes_the_rest() {
         let budget = Budget { assume_tokens: Some(500), ..Budget::default() };
         let asked = |body_bytes, max_tokens, model: &str| {
-            let asked = ModelAsked { body_bytes, max_tokens, model: model.to_owned(), is_unread: false };
+            let model = model.to_owned();
+            let asked = ModelAsked { body_bytes, max_tokens, model, ..ModelAsked::default() };
             estimate(Some(asked), &budget)
         };
         let made = |model: &str, bytes, output| Estimate::new(model.to_owned(), bytes, output);

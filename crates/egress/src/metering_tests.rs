@@ -20,7 +20,7 @@ const METERED: &str = r#"{"networks": ["203.0.113.0/24"], "rules": [{"host": "ap
 fn question(number: u64) -> From {
     let From::Asked(mut question) = asked(number) else { unreachable!() };
     let model = "large-3".to_owned();
-    question.model = Some(ModelAsked { body_bytes: 400, max_tokens: 0, model, is_unread: false });
+    question.model = Some(ModelAsked { body_bytes: 400, model, ..ModelAsked::default() });
     From::Asked(question)
 }
 
@@ -107,6 +107,36 @@ async fn a_body_that_could_hide_the_bound_of_its_answer_is_refused_under_a_budge
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_body_that_found_no_memory_is_refused_under_a_budget_of_tokens_until_later() {
+    let crowded = |number| {
+        let From::Asked(mut question) = question(number) else { unreachable!() };
+        let model = question.model.unwrap();
+        question.model = Some(ModelAsked { is_unread: true, lacked_memory: true, ..model });
+        From::Asked(question)
+    };
+    let mut played = Played::new(METERED);
+    played.connect("api.example.org", 443).await;
+    played.say(2, crowded(1)).await;
+    let To::Answer(answer) = played.hear().await else { panic!("no answer") };
+    let Some(Decision::Refusal(refusal)) = answer.decision else { panic!("it was granted") };
+    assert_eq!((refusal.status, refusal.retry_after_s), (503, 5));
+    let body: Value = serde_json::from_slice(&refusal.body).unwrap();
+    assert_eq!(body["error"]["type"], "overloaded", "{body}");
+    let refused = played.recorded(Kind::EgressRefused).await;
+    assert_eq!(refused["rule"], "egress: memory", "{refused}");
+    assert_eq!(played.state.outside.shared().ledger.of_run("run").requests, 0, "it does not count");
+    for number in 2..=3 {
+        assert!(decision(&mut played, number).await.is_ok(), "it holds nothing of the budget: {number}");
+    }
+    // Without a bound of tokens its estimate is assumed.
+    let mut played = Played::new(&METERED.replace("\"tokens\": 1000", "\"requests\": 9"));
+    played.connect("api.example.org", 443).await;
+    played.say(2, crowded(1)).await;
+    let To::Answer(answer) = played.hear().await else { panic!("no answer") };
+    assert!(matches!(answer.decision, Some(Decision::Grant(_))));
 }
 
 #[tokio::test]

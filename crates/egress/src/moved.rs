@@ -7,6 +7,8 @@
 //!
 //! The process counts. It is not believed to have taken bytes back: only the largest numbers that it reported are on record.
 
+use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use wire::worker::v1::{BytesMoved, ConnectionEnded};
@@ -16,6 +18,8 @@ use crate::bytes::Moved;
 use crate::decide::{State, sentence};
 use crate::live::{Live, Step};
 use crate::session::Session;
+use crate::table::bytes_of_companions;
+use crate::view::View;
 
 /// Most connections of one report.
 const MOST: usize = 1_024;
@@ -29,6 +33,16 @@ impl State {
         if !is_companion {
             self.outside.shared().tenancy.moved(&self.own.who.principal, more.sum());
         }
+    }
+}
+
+impl View {
+    /// Counts the bytes that companions have moved under earlier daemons, also those that have ended.
+    pub(crate) fn count_companions(&self, directory: &Path) -> io::Result<()> {
+        for (companion, bytes) in bytes_of_companions(directory)? {
+            self.of_companion(&companion).restore_moved(bytes);
+        }
+        Ok(())
     }
 }
 
@@ -100,6 +114,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use audit::Kind;
+    use egress_rules::Pool;
     use serde_json::json;
     use wire::worker::v1::ConnectionBytes;
     use wire::worker::v1::connection_ended::Cause;
@@ -107,6 +122,7 @@ mod tests {
     use wire::worker::v1::to_egress::Body as To;
 
     use super::*;
+    use crate::table::{Table, file_of};
     use crate::testing::{ADDRESS, Played};
 
     const RULES: &str = r#"{"networks":["203.0.113.0/24"],"rules":[{"host":"api.example.org","ports":[443],"decision":"allow"}],"max_bytes":9000000}"#;
@@ -160,6 +176,24 @@ mod tests {
         assert_eq!((&receipt["bytes_out"], &receipt["bytes_in"]), (&json!(6), &json!(8)));
         counted(&played, 6, 8).await;
         assert_eq!(played.state.bytes_left(), Some(9_000_000 - 14));
+    }
+
+    #[tokio::test]
+    async fn bytes_of_a_companion_that_has_ended_count_under_the_next_daemon() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = file_of(directory.path(), "db");
+        let mut table = Table::open(&db, Pool::DEFAULT_BLOCK).unwrap();
+        table.add(400);
+        table.store();
+        drop(table);
+        let played = Played::new(RULES);
+        // Once more with the egress of each companion that goes on.
+        for _ in 0..2 {
+            played.state.view.count_companions(directory.path()).unwrap();
+        }
+        assert_eq!(played.state.bytes_left(), Some(9_000_000 - 400));
+        std::fs::write(db, "hello\n").unwrap();
+        assert!(played.state.view.count_companions(directory.path()).is_err());
     }
 
     #[tokio::test]

@@ -30,7 +30,7 @@ use crate::outside::Outside;
 use crate::roots::{Roots, is_certificate};
 use crate::session::{Greeted, Session};
 use crate::streams::StreamError;
-use crate::table::Table;
+use crate::table::{Table, file_of};
 use crate::trust::Trust;
 use crate::view::View;
 use crate::{Control, events};
@@ -51,7 +51,7 @@ pub struct Setup {
     pub run: String,
     /// pidfd of the first process of the container, which ends the egress.
     pub process: OwnedFd,
-    /// File of the names.
+    /// Directory of the run for the files of names and bytes: its own, and one of each companion.
     pub names: PathBuf,
     /// Block of addresses for names.
     pub block: Ipv4Net,
@@ -139,8 +139,10 @@ impl Egress {
     pub async fn start(setup: Setup) -> Result<Self, StartError> {
         let Setup { run, process, names, block, program, outside, control, trust, placeholders, who, view } =
             setup;
+        let shown = view.clone();
         let opened = spawn_blocking(move || {
-            let table = Table::open(&names, block).map_err(StartError::Table)?;
+            let table = Table::open(&file_of(&names, shown.companion()), block).map_err(StartError::Table)?;
+            shown.count_companions(&names).map_err(StartError::Table)?;
             let steered = steer(process.as_fd(), table.pool().resolver())?;
             Ok::<_, StartError>((table, steered, process))
         });

@@ -1,4 +1,4 @@
-//! The names of a run and the bytes that it has moved, in a file of the state directory.
+//! The names of a run and the bytes that it has moved, in a file of the state directory. Each of its companions has such a file beside it.
 //!
 //! One JSON object a line: the block first, then each name in the order of its address, and the sums of bytes. A torn last line is dropped.
 
@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use egress_rules::{HostName, NoAddress, Pool, Source};
@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 const STORED: u64 = 1 << 20;
 /// Longest line, bytes.
 const LINE: u64 = 1024;
+/// File of a run. That of a companion has the companion's name after it, and a dot between, which is in no such name.
+const FILE: &str = "names";
 
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -47,7 +49,9 @@ impl Table {
             std::fs::create_dir_all(directory)?;
         }
         let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-        let (pool, bytes) = if let Some(known) = read(&file)? {
+        let (known, end) = read(&file)?;
+        file.set_len(end)?;
+        let (pool, bytes) = if let Some(known) = known {
             known
         } else {
             file.set_len(0)?;
@@ -149,8 +153,28 @@ fn write(file: &mut File, line: &Line) -> io::Result<()> {
     written
 }
 
-/// Reads a file. `None` if it has no complete first line.
-fn read(file: &File) -> io::Result<Option<(Pool, u64)>> {
+/// Returns the file of a run in its directory, or that of a companion if the name is not empty.
+pub(crate) fn file_of(directory: &Path, companion: &str) -> PathBuf {
+    if companion.is_empty() { directory.join(FILE) } else { directory.join(format!("{FILE}.{companion}")) }
+}
+
+/// Returns the names of a run's companions and the bytes that their files have, also of companions that have ended.
+///
+/// The files stay as they are, because an open table may write to one.
+pub(crate) fn bytes_of_companions(directory: &Path) -> io::Result<Vec<(String, u64)>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let companion = name.to_str().and_then(|name| name.strip_prefix(FILE)?.strip_prefix('.'));
+        let Some(companion) = companion else { continue };
+        let (known, _) = read(&File::open(directory.join(&name))?)?;
+        all.push((companion.to_owned(), known.map_or(0, |(_, bytes)| bytes)));
+    }
+    Ok(all)
+}
+
+/// Reads a file: its names and bytes, and the end of its last complete line. `None` if it has no complete first line.
+fn read(file: &File) -> io::Result<(Option<(Pool, u64)>, u64)> {
     let mut reader = BufReader::new(file);
     let (mut block, mut names, mut bytes, mut end) = (None, Vec::new(), 0, 0);
     let mut text = Vec::new();
@@ -167,13 +191,12 @@ fn read(file: &File) -> io::Result<Option<(Pool, u64)>> {
             Line::Bytes(sum) => bytes = sum,
         }
     }
-    file.set_len(end)?;
-    let Some(block) = block else { return Ok(None) };
+    let Some(block) = block else { return Ok((None, end)) };
     let mut pool = Pool::new(block).map_err(io::Error::other)?;
     for name in names {
         pool.assign(&name, Source::Named, 0, Duration::ZERO).map_err(io::Error::other)?;
     }
-    Ok(Some((pool, bytes)))
+    Ok((Some((pool, bytes)), end))
 }
 
 #[cfg(test)]
@@ -232,6 +255,29 @@ mod tests {
         let mut table = Table::open(&path, Pool::DEFAULT_BLOCK).unwrap();
         assert_eq!(table.pool().names().len(), 4);
         assert_eq!(names.map(|text| assign(&mut table, text)), addresses);
+    }
+
+    #[test]
+    fn bytes_of_companions_are_read_beside_open_tables() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let open = |companion| Table::open(&file_of(directory, companion), Pool::DEFAULT_BLOCK).unwrap();
+        assert!(bytes_of_companions(directory).unwrap().is_empty());
+        open("").add(STORED);
+        let mut db = open("db");
+        db.add(STORED);
+        open("cache");
+        let torn = file_of(directory, "torn");
+        std::fs::write(&torn, "{\"blo").unwrap();
+        let mut found = bytes_of_companions(directory).unwrap();
+        found.sort();
+        let expected = [("cache", 0), ("db", STORED), ("torn", 0)];
+        assert_eq!(found, expected.map(|(name, bytes)| (name.to_owned(), bytes)));
+        assert_eq!(std::fs::read(&torn).unwrap(), b"{\"blo", "it stays as it is");
+        db.add(STORED);
+        assert!(bytes_of_companions(directory).unwrap().contains(&("db".to_owned(), 2 * STORED)));
+        std::fs::write(torn, "hello\n").unwrap();
+        assert!(bytes_of_companions(directory).is_err());
     }
 
     #[test]

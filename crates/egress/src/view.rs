@@ -184,8 +184,8 @@ struct Listed {
     refused: BTreeMap<(String, String, u16), Refused>,
     /// All but the number of those that are open.
     counts: Counts,
-    /// Bytes of all connections, also under earlier daemons.
-    moved: u64,
+    /// Bytes of all connections by companion, also under earlier daemons. The key of the run itself is empty.
+    moved: BTreeMap<String, u64>,
 }
 
 impl Default for View {
@@ -201,18 +201,31 @@ impl View {
         Self { companion: name.to_owned(), ..self.clone() }
     }
 
+    /// Returns the companion whose connections are shown here; empty for the run itself.
+    pub(crate) fn companion(&self) -> &str {
+        &self.companion
+    }
+
     pub(crate) fn is_of_companion(&self) -> bool {
         !self.companion.is_empty()
     }
 
     /// Returns the bytes of all connections of the run and of its companions.
     pub(crate) fn moved(&self) -> u64 {
-        self.listed.lock().moved
+        self.listed.lock().moved.values().copied().fold(0, u64::saturating_add)
     }
 
     pub(crate) fn add_moved(&self, bytes: u64) {
         let mut listed = self.listed.lock();
-        listed.moved = listed.moved.saturating_add(bytes);
+        let moved = listed.moved.entry(self.companion.clone()).or_default();
+        *moved = moved.saturating_add(bytes);
+    }
+
+    /// Takes bytes that were stored. Bytes that are counted already do not count again.
+    pub(crate) fn restore_moved(&self, stored: u64) {
+        let mut listed = self.listed.lock();
+        let moved = listed.moved.entry(self.companion.clone()).or_default();
+        *moved = stored.max(*moved);
     }
 
     /// Returns the connections in the order of their ids, and the refused hosts.
@@ -391,6 +404,24 @@ mod tests {
         db.add_moved(3);
         run.add_moved(4);
         assert_eq!((run.moved(), db.moved()), (7, 7));
+    }
+
+    #[test]
+    fn stored_bytes_count_once_for_the_run_and_for_each_companion() {
+        let run = View::default();
+        let (db, cache) = (run.of_companion("db"), run.of_companion("cache"));
+        run.add_moved(4);
+        db.add_moved(3);
+        for _ in 0..2 {
+            run.restore_moved(1);
+            db.restore_moved(9);
+            cache.restore_moved(2);
+        }
+        assert_eq!(run.moved(), 4 + 9 + 2);
+        db.add_moved(1);
+        assert_eq!(cache.moved(), 4 + 10 + 2);
+        db.restore_moved(u64::MAX);
+        assert_eq!(run.moved(), u64::MAX);
     }
 
     #[test]

@@ -197,14 +197,9 @@ impl Runs {
         let record = run.record();
         let Door { side, process, made_as, has_bundle, placeholders } = door;
         let (directories, out) = (&self.launcher.directories, &self.launcher.way_out);
-        let of_run = directories.egress(&record.id.to_string());
-        let (names, view) = match side.companion() {
-            None => (of_run.join("names"), run.connections.clone()),
-            // No name of a companion has a dot.
-            Some(companion) => {
-                let name = companion.name();
-                (of_run.join(format!("names.{name}")), run.connections.of_companion(name))
-            }
+        let view = match side.companion() {
+            None => run.connections.clone(),
+            Some(companion) => run.connections.of_companion(companion.name()),
         };
         let control = Office {
             audit: self.audit.clone(),
@@ -216,7 +211,7 @@ impl Runs {
         let setup = Setup {
             run: record.id.to_string(),
             process,
-            names,
+            names: directories.egress(&record.id.to_string()),
             block: out.block,
             program: out.program.clone(),
             outside: out.outside.clone(),

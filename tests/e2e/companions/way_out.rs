@@ -331,3 +331,28 @@ async fn co26_bytes_of_companions_count_for_the_bound_of_their_run() {
     // None is left for the run.
     assert_ne!(shell(&mut run, "wget -qO- http://db:5432/page").await.0, Some(0));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn co26_bytes_of_a_companion_that_has_ended_count_after_a_restart() {
+    let http = Server::http().await;
+    let of_run = "    egress: { max_bytes: 4KiB }\n";
+    let mut daemon = daemon_with(HOSTS, &opens("files.example.org", http.port, "allow"), of_run).await;
+    let image = image("co26-ended");
+    let fills = format!(
+        "i=0; while [ $i -lt 60 ]; do busybox wget -qO- http://files.example.org:{}/$i; i=$((i+1)); done >/www/all; sleep 3",
+        http.port
+    );
+    let brief = v1::Companion { ready: None, ..companion("brief", &image, &fills) };
+    let mut run = daemon.run_on(request(vec![companion("db", &image, SERVE), brief])).await;
+    let is_of_brief = |details: &serde_json::Value| details["companion"] == "brief";
+    let refused = details(&mut run, "egress_refused", is_of_brief).await;
+    assert!(refused["why"].as_str().unwrap().contains("max_bytes"), "{refused}");
+    details(&mut run, "worker_event", |details| details["worker"] == "companion:brief").await;
+    daemon.relaunch().await;
+    run.clients = daemon.connect().await;
+    assert_eq!(run.show().await.restarts, 1);
+    // The run has moved none itself, and none is left for it.
+    assert_ne!(shell(&mut run, "wget -qO- http://db:5432/page").await.0, Some(0));
+    let refused = details(&mut run, "egress_refused", |details| details["host"] == "companion:db").await;
+    assert_eq!(refused["rule"], "egress: max_bytes", "{refused}");
+}

@@ -34,7 +34,8 @@ async fn the_bound_of_an_answer_is_read_in_both_shapes() {
         ("[1]", 0, "", true),
     ] {
         let body_bytes = u64::try_from(json.len()).unwrap();
-        let expected = ModelAsked { body_bytes, max_tokens, model: model.to_owned(), is_unread };
+        let model = model.to_owned();
+        let expected = ModelAsked { body_bytes, max_tokens, model, is_unread, lacked_memory: false };
         assert_eq!(said(json).await, expected, "{json}");
     }
     let deep = format!("{{\"a\":{}", "[".repeat(100_000));
@@ -62,7 +63,8 @@ async fn a_body_that_is_no_json_or_too_long_is_not_read() {
     let mut compressed = request("application/json", Full::new(json));
     compressed.headers_mut().insert(CONTENT_ENCODING, "gzip".parse().unwrap());
     let (asked, parts) = read(&mut compressed, &places()).await;
-    assert!(asked.unwrap().is_unread && parts.frames.is_empty());
+    let asked = asked.unwrap();
+    assert!(asked.is_unread && !asked.lacked_memory && parts.frames.is_empty());
     let empty = read(&mut request("application/json", pieces(vec![])), &places()).await;
     assert_eq!((empty.0, empty.1.length()), (None, 0));
 }
@@ -89,7 +91,7 @@ async fn parts_go_on_as_they_came_with_trailers_and_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_is_bounded_and_a_body_that_waits_for_it_passes_unread() {
+async fn memory_is_bounded_and_a_body_that_waits_for_it_passes_unread_and_is_told_apart() {
     let endless = || {
         let first = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"{")))]);
         StreamBody::new(first.chain(stream::pending()))
@@ -98,12 +100,15 @@ async fn memory_is_bounded_and_a_body_that_waits_for_it_passes_unread() {
     let mut held = Vec::new();
     for _ in 0..PLACES * PLACE / MOST {
         let (asked, parts) = read(&mut request("application/json", endless()), &places).await;
-        assert_eq!((asked.unwrap().body_bytes, parts.length()), (1, 1), "it goes on after its time");
+        let asked = asked.unwrap();
+        assert_eq!((asked.body_bytes, parts.length()), (1, 1), "it goes on after its time");
+        assert!(asked.is_unread && !asked.lacked_memory, "its program was slow");
         held.push(parts);
     }
     assert_eq!(places.available_permits(), 0);
     let (asked, parts) = read(&mut request("application/json", endless()), &places).await;
-    assert!(asked.is_some() && parts.frames.is_empty());
+    let asked = asked.unwrap();
+    assert!(asked.is_unread && asked.lacked_memory && parts.frames.is_empty());
     drop(held);
     assert_eq!(places.available_permits(), PLACES);
     let small = Full::new(Bytes::from_static(b"{}"));

@@ -93,7 +93,8 @@ fn a_body_is_read_before_the_question_and_arrives_as_it_was() {
         all.next().unwrap().model.unwrap()
     };
     let body_bytes = u64::try_from(length).unwrap();
-    let read = ModelAsked { body_bytes, max_tokens: 70, model: "big-1".to_owned(), is_unread: false };
+    let model = "big-1".to_owned();
+    let read = ModelAsked { body_bytes, max_tokens: 70, model, ..ModelAsked::default() };
     let unread = ModelAsked { body_bytes, is_unread: true, ..ModelAsked::default() };
     assert_eq!((asked(1), asked(2)), (read, unread));
     for request in arrived.lock().iter() {

@@ -753,6 +753,9 @@ pub struct ModelAsked {
     /// or was not there in time.
     #[prost(bool, tag = "4")]
     pub is_unread: bool,
+    /// True, beside `is_unread`, for a body that waited for 30 seconds while other bodies took all the memory for bodies.
+    #[prost(bool, tag = "5")]
+    pub lacked_memory: bool,
 }
 impl ::prost::Name for ModelAsked {
     const NAME: &'static str = "ModelAsked";
