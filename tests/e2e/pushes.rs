@@ -123,7 +123,8 @@ async fn an_archive_of_another_image_than_announced_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_above_the_bound_is_not_exported_and_a_client_that_leaves_is_on_record() {
-    let daemon = Daemon::start().await;
+    let config = "access: [{ uid: 4321, roles: [operator] }]\n".to_owned();
+    let daemon = Daemon::start_with(Setup { config, ..Setup::default() }).await;
     let mut clients = daemon.connect().await;
     let image = named("large");
     let tar = filesystem(&"x".repeat(40 << 20));
@@ -136,6 +137,14 @@ async fn an_image_above_the_bound_is_not_exported_and_a_client_that_leaves_is_on
     let request = v1::ExportImageRequest { reference: image.0.clone() };
     let mut stream = clients.images.export_image(request).await.unwrap().into_inner();
     stream.message().await.unwrap();
+    // Another operator does not wait for a client that has stopped reading.
+    daemon.expose();
+    let name = image.0.clone();
+    let read = as_user(4321, &daemon.socket(), async move |mut clients: Clients| {
+        exported(&mut clients, &name).await.map(|(_, _, end)| end.size_bytes)
+    })
+    .await;
+    assert!(read.is_ok_and(|bytes| bytes > 40 << 20));
     drop(stream);
     until("the export goes on without its client", async || {
         let told = phases(&mut daemon.connect().await, "image_exported", &image).await;

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Time for which a request waits for its turn.
 pub const WAIT: Duration = Duration::from_secs(120);
-/// Time that the other end of a transfer has to take a piece, or to send one.
+/// Time that the other end of a transfer has to take a piece, or to send one, if a turn at another daemon may delay it.
 ///
 /// A client that copies from one daemon to another takes nothing from the first while the second one waits for its turn or asks its
 /// engine. So it is longer than that wait, by the time for four questions to an engine.

@@ -3,7 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use admission::STALL;
 use audit::Kind;
 use bytes::Bytes;
 use containers::{EngineError, ImageId, ImageReference};
@@ -20,10 +19,15 @@ use wire::v1::export_image_response::Part;
 use wire::v1::{ExportImageResponse, ExportedArchive};
 
 use crate::space::Space;
-use crate::{Images, event, refused, store};
+use crate::{EXPORTS, Images, event, refused, store};
 
 /// Size of a piece, bytes.
 const PIECE: usize = 256 * 1024;
+/// Time that a client has to take a piece.
+///
+/// A client that copies to another daemon takes nothing while that one asks its engine, which may take a minute: four questions. A request
+/// for a turn waits longer (`admission::WAIT`), so a client that takes nothing ends in time for it.
+const STALL: Duration = Duration::from_secs(90);
 /// Number of zeros at the end of a tar.
 const END: usize = 1_024;
 
@@ -44,10 +48,11 @@ impl Images {
         self.audit.check()?;
         let store = self.store().await?;
         store::gives_announced(&store)?;
-        let turn = self.exports.wait(&principal.name).await;
-        let _turn = turn.ok_or_else(|| {
-            Refusal::new(Reason::Overloaded, "another image is being exported: try again when that has ended")
-        })?;
+        let _turn = tokio::select! {
+            turn = self.exports.wait(&principal.name) => turn.ok_or_else(no_turn)?,
+            () = sender.closed() => return Err(unread(true, STALL)),
+            () = stop.cancelled() => return Err(stopping()),
+        };
         let listing = self.listing(&reference).await?.ok_or_else(|| no_image(&reference))?;
         let id = listing.id.clone();
         let image = self.described(listing).await?;
@@ -138,6 +143,13 @@ fn broken(error: io::Error) -> Refusal {
     }
 }
 
+fn no_turn() -> Refusal {
+    let message = format!(
+        "another image is being exported for you, or {EXPORTS} for others: try again when an export has ended"
+    );
+    Refusal::new(Reason::Overloaded, message)
+}
+
 fn no_image(reference: &ImageReference) -> Refusal {
     Refusal::new(
         Reason::NotFound,
@@ -164,7 +176,35 @@ fn late(limit: Duration) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use admission::Turns;
+    use futures_util::future::join_all;
+    use tokio::time::Instant;
+
     use super::*;
+
+    /// Takes the turn of a client that reads nothing, until its export ends.
+    async fn stalled(exports: &Turns, number: usize) {
+        let _turn = exports.wait(&format!("client-{number}")).await.unwrap();
+        let (sender, _receiver) = mpsc::channel(1);
+        send(&sender, Part::Piece(vec![7])).await.unwrap();
+        let refused = send(&sender, Part::Piece(vec![7])).await.unwrap_err();
+        assert!(refused.reason == Reason::TimedOut && refused.message.contains("90 seconds"), "{refused:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_costs_no_other_its_turn() {
+        let exports = Turns::new(EXPORTS);
+        let began = Instant::now();
+        let waited = async |client: &str| exports.wait(client).await.map(|_turn| began.elapsed());
+        let ((), other) = tokio::join!(stalled(&exports, 0), waited("other"));
+        assert_eq!(other, Some(Duration::ZERO), "it has a turn beside the first one");
+
+        let began = Instant::now();
+        let waited = async |client: &str| exports.wait(client).await.map(|_turn| began.elapsed());
+        let all = join_all((0..EXPORTS).map(|number| stalled(&exports, number)));
+        let (_, own, other) = tokio::join!(all, waited("client-0"), waited("other"));
+        assert_eq!([own, other], [Some(STALL); 2], "each has its turn when these exports have ended");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_leaves_or_does_not_read_ends_the_export() {

@@ -48,8 +48,8 @@ const SETTLING: Duration = Duration::from_secs(5);
 /// Advice after an end in which the engine may have had the whole tar: it finishes then without a listener, too.
 const LOOK: &str =
     "it may have been done already, so look at the images (`coffer image list`) before the next try";
-/// Number of images that are sent at the same time.
-const EXPORTS: usize = 1;
+/// Maximum number of exports at the same time, of which each principal has one. Each promises its space on the engine's disk.
+const EXPORTS: usize = 3;
 
 /// Limits for the import and the build of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

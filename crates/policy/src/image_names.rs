@@ -34,8 +34,22 @@ pub(super) fn is_well_formed(at: &At<'_>, text: &str, pattern: bool) -> bool {
     let is_good = (1..=255).contains(&text.len()) && body.chars().all(plain) && !body.starts_with('-');
     if !is_good {
         at.problem("must be 1 to 255 characters of letters, digits and `._:/@+-`");
+        return false;
     }
-    is_good
+    let Some((host, port)) = text.strip_suffix('*').and_then(registry_on_port) else { return true };
+    let port = if port.is_empty() { "PORT" } else { port };
+    at.problem_hint(
+        format!("is for tags of an image `{host}`, and for no image of a registry on a port"),
+        Some(format!("write `{host}:{port}/*` for that registry, or `library/{text}` for these tags")),
+    );
+    false
+}
+
+/// Returns the host and the port of a beginning of tags that looks like a registry on a port, which has a `/` after it.
+fn registry_on_port(beginning: &str) -> Option<(&str, &str)> {
+    let (host, port) = beginning.split_once(':')?;
+    let is_meant = !host.contains('/') && is_registry(host) && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_meant.then_some((host, port))
 }
 
 /// Returns true if one of the names of images, each of which may end in `*`, is for this image.
@@ -147,11 +161,13 @@ fn is_of_ids(name: &str) -> bool {
     is_id(name) || (name.starts_with(ID.0) && name.ends_with('*'))
 }
 
-/// Splits a name into its registry and the rest. The first part is a registry if it has a dot, a port or a capital, or is `localhost`.
+/// Returns true if the first part of a name is a registry: it has a dot, a port or a capital, or is `localhost`.
+fn is_registry(part: &str) -> bool {
+    part == "localhost" || part.contains(['.', ':']) || part.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+/// Splits a name into its registry and the rest.
 fn parts(name: &str) -> (&str, &str) {
-    let is_registry = |part: &str| {
-        part == "localhost" || part.contains(['.', ':']) || part.bytes().any(|byte| byte.is_ascii_uppercase())
-    };
     match name.split_once('/') {
         Some((ALIAS, rest)) => (REGISTRY, rest),
         Some((first, rest)) if is_registry(first) => (first, rest),
@@ -214,6 +230,48 @@ mod tests {
             assert!(!is_for(beginning, "db:5000/other:1"), "{beginning}");
         }
         assert!(is_for("db:5000/*", "db:5000/other:1") && is_for("db*", "db:5000/other:1"));
+    }
+
+    #[test]
+    fn a_beginning_of_tags_that_looks_like_a_registry_on_a_port_is_a_problem() {
+        let loaded = |name: &str| {
+            let policy = format!(
+                "profiles: {{p: {{allowed_images: ['{name}'], operations: {{}}}}}}\nroles: {{r: {{allow: '*'}}}}\n"
+            );
+            let loaded = crate::Policy::from_files([("p.yaml", policy)]);
+            loaded.map(|_| ()).map_err(|problems| problems.0[0].to_string())
+        };
+        for (name, registry) in [
+            ("localhost:5000*", "`localhost:5000/*`"),
+            ("localhost:*", "`localhost:PORT/*`"),
+            ("registry.example.org:50*", "`registry.example.org:50/*`"),
+        ] {
+            let problem = loaded(name).unwrap_err();
+            for part in ["allowed_images[0]: is for tags of", registry, &format!("`library/{name}`")] {
+                assert!(problem.contains(part), "{name}: {problem}");
+            }
+        }
+        let id = "c".repeat(64);
+        for name in [
+            "localhost:5000/*",
+            "library/localhost:5000*",
+            "localhost:5000/db:1*",
+            "registry.example.org/db:1*",
+            "registry.example.org*",
+            "my.tool:v1*",
+            "my.tool:1",
+            "db:5000*",
+            "db@*",
+            "sha256:1*",
+            &id,
+            "*",
+        ] {
+            assert_eq!(loaded(name), Ok(()), "{name}");
+        }
+        // Each has the meaning that the problem gives it.
+        let image = "localhost:5000/db:1";
+        assert!(is_for("localhost:5000/*", image) && !is_for("localhost:5000*", image));
+        assert!(is_for("library/localhost:5000*", "localhost:5000"));
     }
 
     #[test]

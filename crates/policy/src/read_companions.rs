@@ -233,6 +233,14 @@ mod tests {
                 "egress.library/db:*: is for the same images as the key `db:*`: keep one",
             ),
             ("{images: [\"*\"], egress: {\"d*b\": {rules: []}}}", "egress.d*b: must be 1 to 255 characters"),
+            (
+                "{images: [\"localhost:5000*\"]}",
+                "images[0]: is for tags of an image `localhost`, and for no image of a registry",
+            ),
+            (
+                "{images: [\"*\"], egress: {\"localhost:5000*\": {rules: []}}}",
+                "egress.localhost:5000*: is for tags of an image `localhost`",
+            ),
             ("{images: [\"*\"], egress: {\"\": {rules: []}}}", "egress.: must be 1 to 255 characters"),
             ("{images: [a], default: []}", "default: unknown key"),
         ] {

@@ -19309,8 +19309,8 @@ pub mod image_service_client {
             self.inner.streaming(req, path, codec).await
         }
         /// Sends an image as an archive, which ImportImage of another daemon takes. For operators in person: on the Unix socket
-        /// or with a certificate. Two records of the log frame it. The daemon sends one image at a time, of at most
-        /// `images.max_size` of its configuration. The stream is whole if it has its last message.
+        /// or with a certificate. Two records of the log frame it. A principal gets one image at a time, of at most
+        /// `images.max_size` of the configuration. The stream is whole if it has its last message.
         pub async fn export_image(
             &mut self,
             request: impl tonic::IntoRequest<super::ExportImageRequest>,
@@ -19405,8 +19405,8 @@ pub mod image_service_server {
             + std::marker::Send
             + 'static;
         /// Sends an image as an archive, which ImportImage of another daemon takes. For operators in person: on the Unix socket
-        /// or with a certificate. Two records of the log frame it. The daemon sends one image at a time, of at most
-        /// `images.max_size` of its configuration. The stream is whole if it has its last message.
+        /// or with a certificate. Two records of the log frame it. A principal gets one image at a time, of at most
+        /// `images.max_size` of the configuration. The stream is whole if it has its last message.
         async fn export_image(
             &self,
             request: tonic::Request<super::ExportImageRequest>,

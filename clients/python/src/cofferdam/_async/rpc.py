@@ -713,8 +713,8 @@ class ImageService:
         self, request: v1.ExportImageRequest, *, timeout: float | None = None
     ) -> AsyncGenerator[v1.ExportImageResponse, None]:
         """Sends an image as an archive, which ImportImage of another daemon takes. For operators in person: on the
-        Unix socket or with a certificate. Two records of the log frame it. The daemon sends one image at a time, of
-        at most `images.max_size` of its configuration. The stream is whole if it has its last message.
+        Unix socket or with a certificate. Two records of the log frame it. A principal gets one image at a time, of
+        at most `images.max_size` of the configuration. The stream is whole if it has its last message.
         """
         return self._transport.stream(
             _IMAGE_SERVICE_EXPORT_IMAGE,

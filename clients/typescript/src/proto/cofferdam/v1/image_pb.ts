@@ -514,8 +514,8 @@ export const ImageService: GenService<{
   },
   /**
    * Sends an image as an archive, which ImportImage of another daemon takes. For operators in person: on the Unix socket
-   * or with a certificate. Two records of the log frame it. The daemon sends one image at a time, of at most
-   * `images.max_size` of its configuration. The stream is whole if it has its last message.
+   * or with a certificate. Two records of the log frame it. A principal gets one image at a time, of at most
+   * `images.max_size` of the configuration. The stream is whole if it has its last message.
    *
    * @generated from rpc cofferdam.v1.ImageService.ExportImage
    */
