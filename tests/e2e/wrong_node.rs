@@ -142,6 +142,49 @@ async fn an_id_of_another_node_is_refused_with_its_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_a_new_number_answers_for_what_it_has() {
+    let mut daemon = start(1).await;
+    let (id, call_id) = {
+        let mut run = daemon.run_on(requests::managed("open")).await;
+        (run.id().to_owned(), run.call(calls::write("a", "b")).await.unwrap().call_id)
+    };
+    daemon.stop().await;
+    // As after the restore of a backup on a host with another number.
+    let config = std::fs::read_to_string(daemon.config_path()).unwrap();
+    std::fs::write(daemon.config_path(), config.replace("node: { id: 1 }", "node: { id: 2 }")).unwrap();
+    daemon.launch().await;
+
+    let mut clients = daemon.connect().await;
+    let approvals = v1::ListApprovalsRequest { run_id: id.clone(), ..Default::default() };
+    let listed = clients.approvals.list_approvals(approvals).await.unwrap();
+    assert_eq!(answers(listed.metadata()), Some("2"));
+    assert!(listed.into_inner().approvals.is_empty());
+    let search = |run_id: &str, call_id: &str| {
+        let filter = v1::EventFilter {
+            run_id: run_id.to_owned(),
+            call_id: call_id.to_owned(),
+            kinds: vec!["console_session".to_owned()],
+            ..Default::default()
+        };
+        v1::QueryEventsRequest { filter: Some(filter), ..Default::default() }
+    };
+    for (run_id, call_id) in [(id.as_str(), ""), ("", call_id.as_str()), (id.as_str(), call_id.as_str())] {
+        let found = clients.audit.query_events(search(run_id, call_id)).await.unwrap().into_inner();
+        assert!(found.events.is_empty(), "{found:?}");
+    }
+    // This id was never here.
+    let elsewhere = node(1).new_id().to_string();
+    for (run_id, call_id) in
+        [(elsewhere.as_str(), ""), ("", elsewhere.as_str()), (id.as_str(), elsewhere.as_str())]
+    {
+        let refused = clients.audit.query_events(search(run_id, call_id)).await.unwrap_err();
+        is_for(&refused, "1", Some("2"));
+    }
+    let approvals = v1::ListApprovalsRequest { run_id: elsewhere, ..Default::default() };
+    is_for(&clients.approvals.list_approvals(approvals).await.unwrap_err(), "1", Some("2"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_chosen_id_may_not_be_another_nodes() {
     let two = start(2).await;
     let mut clients = two.connect().await;

@@ -126,13 +126,18 @@ fn paths_left(watch: &DiskWatch, id: RunId) -> Option<Paths> {
 }
 
 /// Measures files to their end. Of those that cannot be counted, it is recorded that there may be any number, so that they are not measured
-/// again.
+/// again. If any of the directories was counted in part, so was the run.
 async fn all_of(Paths { counted, beside }: Paths) -> Found {
     let all = Amount { bytes: u64::MAX, files: u64::MAX };
     let unknown = Found { is_more: true, ..Found::default() };
     let found = measured(counted, None, all, Unnamed::default()).await.unwrap_or(unknown);
     match measured(beside, None, all, Unnamed::default()).await {
-        Ok(more) => Found { beside: more.amount.bytes, ..found },
+        Ok(more) => Found {
+            beside: more.amount.bytes,
+            is_more: found.is_more || more.is_more,
+            is_too_deep: found.is_too_deep || more.is_too_deep,
+            ..found
+        },
         Err(_) => Found { is_more: true, ..found },
     }
 }
@@ -249,6 +254,22 @@ async fn measured(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn directories_too_deep_to_be_counted_make_any_measure_a_part() {
+        let [shallow, deep] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        std::fs::create_dir_all(shallow.path().join("d")).unwrap();
+        std::fs::create_dir_all(deep.path().join("d/".repeat(300))).unwrap();
+        let all = async |counted: &Path, beside: &Path| {
+            let found = all_of(Paths { counted: vec![counted.into()], beside: vec![beside.into()] }).await;
+            (found.amount.files, found.is_too_deep, found.is_more)
+        };
+        let (shallow, deep) = (shallow.path(), deep.path());
+        assert_eq!(all(shallow, shallow).await, (2, false, false));
+        assert_eq!(all(shallow, deep).await, (2, true, false));
+        let (files, is_too_deep, is_more) = all(deep, shallow).await;
+        assert!(files > 200 && is_too_deep && !is_more, "{files}");
+    }
 
     #[test]
     fn a_tenant_has_one_ended_run_measured_at_a_time_and_others_do_not_wait_for_its_files() {

@@ -23,8 +23,8 @@ const MOST_PRINCIPALS: usize = 4_096;
 const MOST_MODELS: usize = 64;
 /// Most models of a day.
 const MOST_MODELS_OF_DAY: usize = 4_096;
-/// Days that are kept, today's included.
-pub(crate) const KEPT_DAYS: u32 = 400;
+/// Days that are kept for certain, today's included. So are as many of the newest ones with use, however old they are.
+pub const KEPT_DAYS: u32 = 400;
 /// Time for which budgets are kept while nothing can be written.
 const UNWRITTEN: Duration = Duration::from_secs(60);
 /// Warnings of a run that wait for its next response.

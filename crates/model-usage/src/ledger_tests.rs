@@ -6,7 +6,7 @@ use egress_rules::{Bound, Budget, MicroUsd};
 use timestamp::Timestamp;
 
 use crate::database::Database;
-use crate::{By, Day, Exceeded, Ledger, Price, Prices, Scope, Tokens, Unit, Unreadable, Who};
+use crate::{By, Day, Exceeded, KEPT_DAYS, Ledger, Price, Prices, Scope, Tokens, Unit, Unreadable, Who};
 
 pub(crate) fn noon() -> Timestamp {
     "2026-11-29T12:00:00.000000000Z".parse().unwrap()
@@ -360,6 +360,25 @@ fn days_are_removed_after_four_hundred_whatever_the_clock_says() {
     drop(rows);
     assert_eq!(first_day_after(0), Some(today.before(399)));
     assert_eq!(open(directory.path(), Prices::default()).of_run("r").requests, 1, "a run keeps its own");
+}
+
+#[test]
+fn the_newest_four_hundred_days_with_use_stay_however_old_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let ledger = open(directory.path(), Prices::default());
+    ledger.admit_one(&who("r"), &Budget::default(), noon()).unwrap();
+    close(ledger);
+    let (file, today) = (directory.path().join("usage.db"), Day::of(noon()));
+    let rows = rusqlite::Connection::open(&file).unwrap();
+    for before in 1..KEPT_DAYS + 10 {
+        let row =
+            "INSERT INTO days (day, principal, model, counts) VALUES (?1, 'uid:1', '', '{\"requests\":1}')";
+        rows.execute(row, [today.before(2 * before).number()]).unwrap();
+    }
+    drop(rows);
+    close(open(directory.path(), Prices::default()));
+    let first = Database::open(&file).unwrap().first_day();
+    assert_eq!(first, Some(today.before(2 * (KEPT_DAYS - 1))));
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod reservation;
 mod tokens;
 mod who;
 
+pub use accounts::KEPT_DAYS;
 pub use bounds::{BoundUse, Exceeded, Scope, Unit, Warning};
 pub use charge::{Answer, Estimate, Extent};
 pub use database::{Unreadable, VERSION};

@@ -9,6 +9,7 @@ mod companion;
 mod failed;
 mod hold;
 mod launch_fingerprint;
+mod left;
 mod workspace;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ pub use companion::{Companion, CompanionLaunch, CompanionState};
 pub use failed::Failed;
 pub use hold::{Held, Hold};
 pub use launch_fingerprint::{LaunchFingerprint, Linked, Place};
+pub use left::left_by_principal;
 pub use workspace::{Beneath, Changes, Kept, Layer, Workspace};
 
 /// Phase of a run's life.

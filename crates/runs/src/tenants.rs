@@ -9,7 +9,7 @@ use identity::RunId;
 use operations::Reason;
 use refusal::Refusal;
 
-use crate::record::{Record, Workspace};
+use crate::record::{Record, Workspace, left_by_principal};
 use crate::registry::Runs;
 use crate::run::Run;
 
@@ -64,22 +64,18 @@ impl Runs {
     ///
     /// None of them is deleted but on request.
     pub(crate) fn check_ended(&self, membership: &Membership) -> Result<(), Refusal> {
-        let kept = self.kept().len();
-        if self.ended().len() + kept < self.max_ended {
+        // In the order of the locks. A run is among the living ones before its workspace is kept, so no workspace of one counts.
+        let kept = self.kept();
+        if self.ended().len() + kept.len() < self.max_ended {
             return Ok(());
         }
-        let mut left: BTreeMap<RunId, String> =
-            self.kept().iter().map(|(id, kept)| (*id, kept.principal.clone())).collect();
-        left.extend(self.ended().iter().map(|(id, record)| (*id, record.spec.principal.clone())));
         let living: BTreeSet<RunId> = self.living().keys().copied().collect();
-        left.retain(|id, _| !living.contains(id));
-        if left.len() < self.max_ended {
+        let by_principal = left_by_principal(&self.ended(), &kept, &living);
+        drop(kept);
+        if by_principal.values().sum::<usize>() < self.max_ended {
             return Ok(());
         }
-        let (mut by_principal, mut by_tenant) = (BTreeMap::<_, usize>::new(), BTreeMap::<_, usize>::new());
-        for principal in left.into_values() {
-            *by_principal.entry(principal).or_default() += 1;
-        }
+        let mut by_tenant = BTreeMap::<_, usize>::new();
         for (principal, count) in by_principal {
             *by_tenant.entry(self.launcher.tenancy().tenant_of(&principal)).or_default() += count;
         }

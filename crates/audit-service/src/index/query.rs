@@ -46,6 +46,13 @@ pub struct Page {
     pub through: u64,
 }
 
+impl Page {
+    /// Returns true if no record was found and none is left to search.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.next.is_none()
+    }
+}
+
 /// A condition that the index can look up.
 pub(super) struct Condition {
     column: &'static str,

@@ -69,8 +69,8 @@ impl AuditService for Service {
         self.audit.settle().await;
         let head_sequence = self.index.head();
         let page = self.index.query(query).await?;
-        if start.is_none() && page.lines.is_empty() && page.next.is_none() {
-            check_ids(&named)?;
+        if start.is_none() && page.is_empty() {
+            self.check_home(named).await?;
         }
         portion::answer(v1::QueryEventsResponse {
             events: page.lines.iter().map(to_wire).collect(),
@@ -183,10 +183,27 @@ impl AuditService for Service {
     }
 }
 
-/// Refuses a search that has found nothing by the id of a run, a call or an approval of another node, whose log has the records.
-fn check_ids(ids: &[String]) -> Result<(), Refusal> {
-    let absent = |id: &String| Refusal::absent("record", id, "there is no such record");
-    ids.iter().map(absent).find(Refusal::is_of_another_node).map_or(Ok(()), Err)
+impl Service {
+    /// Refuses a search that has found nothing by the id of a run, a call or an approval of another node, whose log has the records.
+    ///
+    /// This log has records of such an id if the daemon had another number before. Then the rest of the filter has found nothing.
+    async fn check_home(&self, [run_id, call_id, approval_id]: [String; 3]) -> Result<(), Refusal> {
+        let by_run = v1::EventFilter { run_id: run_id.clone(), ..Default::default() };
+        let by_call = v1::EventFilter { call_id: call_id.clone(), ..Default::default() };
+        let by_approval = v1::EventFilter { approval_id: approval_id.clone(), ..Default::default() };
+        for (id, filter) in [(run_id, by_run), (call_id, by_call), (approval_id, by_approval)] {
+            let absent = Refusal::absent("record", id, "there is no such record");
+            if !absent.is_of_another_node() {
+                continue;
+            }
+            let query =
+                Query { filter: Filter::from_wire(filter)?, newest_first: true, size: 1, start: None };
+            if self.index.query(query).await?.is_empty() {
+                return Err(absent);
+            }
+        }
+        Ok(())
+    }
 }
 
 fn signed((checkpoint, key): (Checkpoint, String)) -> v1::Checkpoint {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use egress_rules::Budget;
 use identity::{Principal, Role, RunId};
-use model_usage::{BoundUse, By, Day, Ledger, Report, Scope, Unit, Usage, Who};
+use model_usage::{BoundUse, By, Day, KEPT_DAYS, Ledger, Report, Scope, Unit, Usage, Who};
 use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::Runs;
@@ -18,9 +18,6 @@ use wire::v1::get_usage_request::GroupBy;
 use wire::v1::usage_service_server::UsageService;
 
 use super::{portion, principal};
-
-/// Days that the ledger keeps.
-const MOST_DAYS: u32 = 400;
 
 pub(crate) struct Service {
     pub(crate) runs: Arc<Runs>,
@@ -66,8 +63,8 @@ impl Service {
         asked: &v1::GetUsageRequest,
     ) -> Result<v1::GetUsageResponse, Refusal> {
         let whose = whose(principal, &asked.principal)?;
-        if asked.days > MOST_DAYS {
-            return Err(Refusal::invalid("days", format!("must be at most {MOST_DAYS}")));
+        if asked.days > KEPT_DAYS {
+            return Err(Refusal::invalid("days", format!("must be at most {KEPT_DAYS}")));
         }
         let by = match asked.group_by() {
             GroupBy::Unspecified | GroupBy::Model => By::Model,

@@ -8865,8 +8865,8 @@ pub mod usage_service_client {
             self
         }
         /// The use of one run, or of the last days, UTC. Operators and auditors see that of all principals, all others their own.
-        /// Days are kept for 400 days, those of a run until it is deleted. Fails with INTERNAL if the daemon could not read its
-        /// counts when it started.
+        /// The last 400 days are kept, today's included, and also the newest 400 days with use, however old they are. The use of a
+        /// run is kept until the run is deleted. Fails with INTERNAL if the daemon could not read its counts when it started.
         pub async fn get_usage(
             &mut self,
             request: impl tonic::IntoRequest<super::GetUsageRequest>,
@@ -8908,8 +8908,8 @@ pub mod usage_service_server {
     #[async_trait]
     pub trait UsageService: std::marker::Send + std::marker::Sync + 'static {
         /// The use of one run, or of the last days, UTC. Operators and auditors see that of all principals, all others their own.
-        /// Days are kept for 400 days, those of a run until it is deleted. Fails with INTERNAL if the daemon could not read its
-        /// counts when it started.
+        /// The last 400 days are kept, today's included, and also the newest 400 days with use, however old they are. The use of a
+        /// run is kept until the run is deleted. Fails with INTERNAL if the daemon could not read its counts when it started.
         async fn get_usage(
             &self,
             request: tonic::Request<super::GetUsageRequest>,
