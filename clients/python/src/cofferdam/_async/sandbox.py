@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from functools import partial
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -232,9 +232,7 @@ class AsyncSandbox:
             # A run that has a name can be asked for again.
             if not request_id and not left_nothing(error):
                 run_id = "" if made is None else made.run.run_id
-                client._transport.afterwards(
-                    partial(_abandon, client, request.request_id, run_id, owns_client=owns_client)
-                )
+                client._transport.afterwards(partial(_abandon, client, request.request_id, run_id, owns_client=owns_client))
             elif owns_client:
                 await client.close()
             raise

@@ -4,6 +4,7 @@ Written by hand, like its twin in `_async`; everything above it is the same in b
 """
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -35,12 +36,11 @@ Told = ParamSpec("Told")
 
 Lock = threading.Lock
 
-# How long a caller waits for the work that its end leaves, and `close` for that of all callers, seconds.
+# How long a caller that was interrupted waits for the work that it leaves, and `close` for that of all callers, seconds.
 LAST_WAIT = 5.0
 # Before another attempt also where a connection is there already, seconds.
 SHORTEST_PAUSE = 0.05
 HEALTH = "/grpc.health.v1.Health/Check"
-
 
 _LOG = logging.getLogger(__name__)
 
@@ -325,10 +325,12 @@ class Transport:
                 check(b"", timeout=left, metadata=self.settings.metadata, wait_for_ready=True)
 
     def afterwards(self, work: Callable[[], None]) -> None:
-        """Does the work of a caller that ends, which waits for it for `LAST_WAIT` seconds, or until the next Ctrl-C.
+        """Does the work that a caller leaves which fails or was interrupted, on another thread.
 
-        After that the work goes on beside the program, which is told so.
+        A caller that fails waits for the end of the work, and one that was interrupted for `LAST_WAIT` seconds. The next
+        Ctrl-C ends either wait. Work that goes on after the wait is a warning in the log.
         """
+        is_interrupted = not isinstance(sys.exc_info()[1], Exception)
         try:
             begun = Background(partial(copy_context().run, work))
         except RuntimeError:
@@ -339,12 +341,12 @@ class Transport:
             self._afterwards.add(begun)
         try:
             with suppress(Exception):
-                begun.wait(LAST_WAIT)
+                begun.wait(LAST_WAIT if is_interrupted else None)
         finally:
             if begun.lives:
                 _LOG.warning(
-                    "cofferdam: the daemon has not confirmed yet that it has ended what was begun: the attempts go on as long "
-                    "as this program runs and its client is open"
+                    "cofferdam: the daemon has not confirmed that it ended the interrupted work. The attempts go on while "
+                    "this program runs and its client is open. A lease ends a run in every case."
                 )
 
     def finish(self, work: Result) -> Result:
