@@ -1,4 +1,4 @@
-"""Ctrl-C in the blocking half: the work that an interrupted caller leaves is done, and holds up nobody."""
+"""Ctrl-C in the blocking half: the work that an interrupted caller leaves is done, and the wait for it is short."""
 
 import os
 import signal
