@@ -325,7 +325,7 @@ class Transport:
                 check(b"", timeout=left, metadata=self.settings.metadata, wait_for_ready=True)
 
     def afterwards(self, work: Callable[[], None]) -> None:
-        """Does the work that a caller leaves which fails or was interrupted, on another thread.
+        """Does the work that a failed or interrupted caller leaves, on another thread.
 
         A caller that fails waits for the end of the work, and one that was interrupted for `LAST_WAIT` seconds. The next
         Ctrl-C ends either wait. Work that goes on after the wait is a warning in the log.
