@@ -109,6 +109,7 @@ suites! {
     servers_in_a_sandbox_have_a_local_address: "forward",
     python_sdk_connects_over_tls_by_certificate_or_token: "endpoints",
     bad_tokens_broken_callbacks_and_cancelled_calls_do_no_harm: "hostile",
+    an_interrupt_ends_the_wait_of_a_caller_and_its_run_ends_later: "interrupts",
     the_integrations_work_as_far_as_no_framework_is_needed: "integrations",
     a_model_repairs_a_hundred_rollouts_run_and_bots_approve_and_review: "examples",
     both_sdks_have_the_same_methods_arguments_results_and_errors: "parity",

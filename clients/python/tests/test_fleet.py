@@ -205,6 +205,19 @@ def test_nodes_without_numbers_say_theirs_and_two_addresses_of_one_count_once(no
         assert fleet.sandbox(nodes[1].runs["x"].run_id).client.endpoint == nodes[1].socket
 
 
+def test_a_daemon_that_says_the_number_of_another_is_no_second_address(nodes: list[Node]) -> None:
+    nodes[2].says = 2
+    with Fleet.open([FleetNode(None, node.socket) for node in nodes]) as fleet:
+        found = fleet.list_runs()
+        (refused,) = found.missing
+        assert refused.node is None
+        assert "says that it is node 2, as another daemon at" in refused.failure
+        # Which of them answers first is chance, and no other one takes its place while it answers.
+        first = {node.node: node.endpoint for node in fleet.nodes()}
+        assert {first[2], refused.endpoint} == {nodes[1].socket, nodes[2].socket}
+        assert {node.node: node.endpoint for node in fleet.nodes()} == first
+
+
 # Sandboxes.
 
 
@@ -318,8 +331,10 @@ def test_a_create_whose_answer_was_lost_is_one_run_when_its_node_is_back(fleet: 
 
     restart = threading.Thread(target=back)
     restart.start()
-    sandbox = fleet.create(profile="p", issue_token=True)
+    sandbox = fleet.create(profile="p", lease=3600, keep_alive=True, issue_token=True)
     restart.join()
+    # Most of its lease may be over.
+    await_renewals(nodes[0], 1)
     assert made_by(nodes) == [1, 0, 0]
     assert [run.run_id for run in nodes[0].runs.values()] == [sandbox.run_id]
     assert sandbox.token == "token-1"
@@ -398,9 +413,11 @@ def test_a_node_that_failed_to_make_a_run_does_not_hide_the_run_of_the_next(flee
     assert sum(made_by(nodes)) == 1
 
 
-def test_a_lease_is_renewed_at_once_and_until_its_run_has_ended(fleet: Fleet, nodes: list[Node]) -> None:
+def test_a_lease_is_renewed_at_once_only_of_a_run_that_was_found_and_until_its_end(fleet: Fleet, nodes: list[Node]) -> None:
     nodes[1].used_runs = nodes[2].used_runs = 90
     fleet.create(profile="p", lease=3600, keep_alive=True)
+    nodes[0].runs["mine"] = v1.Run(run_id=id_of(1, 9))
+    fleet.create(profile="p", request_id="mine", lease=3600, keep_alive=True)
     await_renewals(nodes[0], 1)
     passing = ["DAEMON_STOPPING", "AUDIT_UNAVAILABLE", "RATE_LIMITED", "OVERLOADED", "INTERNAL", "TIMED_OUT"]
     nodes[0].refused_renewals = [*passing, "RUN_NOT_READY"]
@@ -409,6 +426,8 @@ def test_a_lease_is_renewed_at_once_and_until_its_run_has_ended(fleet: Fleet, no
     assert sandbox._keeping._work is not None
     assert sandbox._keeping._work.wait(5)
     assert nodes[0].renewals == 1 + len(passing) + 1
+    with pytest.raises(InvalidArgument, match="lease"):
+        fleet.create(profile="p", keep_alive=True)
 
 
 def test_a_sandbox_that_nobody_was_given_is_not_kept_alive(fleet: Fleet, nodes: list[Node]) -> None:

@@ -198,7 +198,7 @@ export async function fork(
     const sandboxes = made.forks.map(({ run, token }) => {
       const { runId, lease } = results.runInfo(run);
       const renewed = lease !== null && (options.keepAlive ?? keepAlive);
-      const keeping = renewed ? new Keeping(client, runId, lease) : null;
+      const keeping = renewed ? new Keeping(client, runId, lease, true) : null;
       return Sandbox.ofClient(client, runId, { ...initial, token: token || null, keeping });
     });
     const failures = made.failures.map(({ reason, message, count }) => ({ reason, message, count }));

@@ -15,8 +15,9 @@ const TIMEOUT = 10;
 export class Keeping {
   readonly #work: Background;
 
-  constructor(client: Client, runId: string, lease: number) {
-    this.#work = client.transport.background((signal) => keep(client, runId, lease, signal));
+  /** `isNew`: the lease begins now. Of a run that was found, most of it may be over. */
+  constructor(client: Client, runId: string, lease: number, isNew: boolean) {
+    this.#work = client.transport.background((signal) => keep(client, runId, lease, isNew, signal));
   }
 
   async end(): Promise<void> {
@@ -24,11 +25,13 @@ export class Keeping {
   }
 }
 
-/**
- * A daemon that comes back gives the run one lease to be renewed in. Begins at once: of a run that was found, most of the
- * lease may be over.
- */
-async function keep(client: Client, runId: string, lease: number, signal: AbortSignal): Promise<void> {
+/** Renews it until the run has ended. A daemon that comes back gives the run one lease to be renewed in. */
+async function keep(client: Client, runId: string, lease: number, isNew: boolean, signal: AbortSignal): Promise<void> {
+  // It keeps no process alive.
+  const pause = () => delay((lease * 1000) / RENEWALS, undefined, { ref: false, signal });
+  if (isNew) {
+    await pause();
+  }
   for (;;) {
     try {
       await client.runs.keepAliveRun({ runId }, { timeout: TIMEOUT, signal });
@@ -37,7 +40,6 @@ async function keep(client: Client, runId: string, lease: number, signal: AbortS
         return;
       }
     }
-    // It keeps no process alive.
-    await delay((lease * 1000) / RENEWALS, undefined, { ref: false, signal });
+    await pause();
   }
 }

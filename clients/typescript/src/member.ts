@@ -20,6 +20,8 @@ export class Member {
   number: number | null;
   /** It is a second address of a node that the fleet has already. */
   isTwin = false;
+  /** Identity of the daemon that has answered last; empty: none has. */
+  instance = "";
   /** Why it did not answer when it was asked last; null: it did. */
   failure: CofferdamError | null = null;
   /** Called when it is missed. */
@@ -63,7 +65,7 @@ export class Member {
     try {
       const { node } = await this.ask.node.getNode({}, { timeout, signal });
       const info = results.nodeInfo(node, this.endpoint);
-      this.#check(info.node);
+      this.#check(info);
       this.standing.answered(info);
       this.failure = null;
       return info;
@@ -89,6 +91,7 @@ export class Member {
   /** Goes on at the address of another object for the same node, which has just answered this. */
   move(to: Member, info: NodeInfo): void {
     this.endpoint = to.endpoint;
+    this.instance = to.instance;
     this.ask.transport.move(to.ask.transport);
     this.client.transport.move(to.client.transport);
     this.standing.answered(info);
@@ -122,19 +125,26 @@ export class Member {
     };
   }
 
-  #check(number: number | null): void {
+  #check({ node: number, instance }: NodeInfo): void {
     if (number === null) {
       throw new DaemonUnreachable(`${this.label} has no number: its configuration needs \`node.id\``);
     }
+    if (this.number !== null && this.number !== number) {
+      throw new DaemonUnreachable(`${this.label} says that it is node ${number}`);
+    }
+    this.instance = instance;
     if (this.number === null) {
-      this.isTwin = this.#numbers.has(number);
+      const first = this.#numbers.get(number) ?? this;
+      if (first.instance !== "" && first.instance !== instance) {
+        const told = `says that it is node ${number}, as another daemon at ${first.endpoint} does`;
+        throw new DaemonUnreachable(`${this.label} ${told}`);
+      }
+      this.isTwin = first !== this;
       if (!this.isTwin) {
         this.#numbers.set(number, this);
       }
       this.number = number;
       this.#name(number);
-    } else if (number !== this.number) {
-      throw new DaemonUnreachable(`${this.label} says that it is node ${number}`);
     }
   }
 

@@ -2,10 +2,11 @@
 
 import { CofferdamError, NoConnection, NodeLostError, NotFound, RateLimited } from "./errors.js";
 import { draw, hasNoAnswer, homeOf, isAway, wasRefused } from "./fleet-nodes.js";
+import { Keeping } from "./lease.js";
 import type { Member } from "./member.js";
 import { type Members, noneAnswers } from "./members.js";
 import { nodeOf } from "./node.js";
-import { newId } from "./requests.js";
+import { newId, renewed } from "./requests.js";
 import { type Connection, type CreateOptions, Sandbox } from "./sandbox.js";
 import { Patience } from "./settings.js";
 import { afterLostAttempt, mayPass } from "./status.js";
@@ -122,11 +123,15 @@ export class Placing {
   /** Makes the sandbox at this node. Once an answer was lost, only the node itself can say that it has made none. */
   async #created(member: Member, name: string, options: Options): Promise<Sandbox> {
     const patience = new Patience(this.#patience);
+    const lease = renewed(options.lease, options.keepAlive);
     let wasLost = false;
     for (;;) {
       try {
-        const given = { ...options, issueToken: false, requestId: name, client: member.ask };
-        return (await Sandbox.create(given)).on(member.client);
+        const given = { ...options, keepAlive: false, issueToken: false, requestId: name, client: member.ask };
+        const made = await Sandbox.create(given);
+        // The lease of a run that was found has begun before, and so has that of a run whose answer was lost.
+        const isNew = !options.requestId && !wasLost;
+        return made.on(member.client, lease === null ? null : new Keeping(member.ask, made.runId, lease, isNew));
       } catch (error) {
         options.signal?.throwIfAborted();
         if (!hasNoAnswer(error)) {

@@ -32,6 +32,14 @@ export function duration(name: string, seconds: number | undefined): Duration | 
   return seconds === undefined ? undefined : durationFromMs(Math.max(1, Math.round(positive(name, seconds) * 1000)));
 }
 
+/** Seconds of the lease that is renewed in the background. Null: none is. */
+export function renewed(lease: number | undefined, keepAlive = false): number | null {
+  if (keepAlive && lease === undefined) {
+    throw new InvalidArgument("keepAlive: is for a sandbox with a lease");
+  }
+  return keepAlive ? (lease ?? null) : null;
+}
+
 export function millis(seconds: number | undefined): bigint | undefined {
   return seconds === undefined ? undefined : BigInt(Math.max(1, Math.round(positive("timeout", seconds) * 1000)));
 }

@@ -246,9 +246,7 @@ export class Sandbox implements AsyncDisposable {
    */
   static async create(options: CreateOptions): Promise<Sandbox> {
     const { workspace = Managed(), issueToken = false, signal, lease, requestId = "" } = options;
-    if (options.keepAlive && lease === undefined) {
-      throw new InvalidArgument("keepAlive: is for a sandbox with a lease");
-    }
+    const renewed = requests.renewed(lease, options.keepAlive);
     const request = {
       // The daemon makes the run's id, which names its node. This id finds the run if the answer is lost.
       requestId: requestId || `sdk-${requests.newId()}`,
@@ -281,7 +279,7 @@ export class Sandbox implements AsyncDisposable {
         throw new DaemonUnreachable("the connection was lost, and the run's token with it");
       }
       origin.token = made.token || null;
-      origin.keeping = options.keepAlive && lease !== undefined ? new Keeping(client, runId, lease) : null;
+      origin.keeping = renewed === null ? null : new Keeping(client, runId, renewed, requestId === "");
       return new Sandbox(client, runId, initial(options), origin);
     } catch (error) {
       // A run that has a name can be asked for again.
@@ -360,12 +358,12 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
-   * The same sandbox on another connection to its daemon, which stays open.
+   * The same sandbox on another connection to its daemon, which stays open. `keeping`: the renewing of its lease.
    *
    * @internal
    */
-  on(client: Client): Sandbox {
-    return new Sandbox(client, this.runId, this.#caller.options, { ...this.#origin, ownsClient: false });
+  on(client: Client, keeping: Keeping | null): Sandbox {
+    return new Sandbox(client, this.runId, this.#caller.options, { ...this.#origin, ownsClient: false, keeping });
   }
 
   /** @internal */

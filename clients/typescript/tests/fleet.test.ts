@@ -271,6 +271,20 @@ test("nodes without numbers say theirs, and two addresses of one count once", as
   assert.equal(endpointOf(await unnumbered.sandbox(two.runs.get("x")?.runId ?? "")), two.endpoint);
 });
 
+test("a daemon that says the number of another is no second address", async () => {
+  three.says = 2;
+  await using unnumbered = await Fleet.open(nodes.map(({ endpoint }) => ({ id: null, endpoint })));
+  const [refused, ...others] = (await unnumbered.listRuns()).missing;
+  assert.equal(refused?.node, null);
+  assert.match(refused.failure, /says that it is node 2, as another daemon at/);
+  assert.deepEqual(others, []);
+  // Which of them answers first is chance, and no other one takes its place while it answers.
+  const places = async () => new Map((await unnumbered.nodes()).map(({ node, endpoint }) => [node, endpoint]));
+  const first = await places();
+  assert.deepEqual([first.get(2), refused.endpoint].sort(), [two.endpoint, three.endpoint].sort());
+  assert.deepEqual(await places(), first);
+});
+
 test("a sandbox is found on the node that its id names", async () => {
   const runId = idOf(2, 1);
   two.runs.set("x", { runId });
@@ -366,7 +380,8 @@ test("a create whose answer was lost is one run when its node is back", async ()
     one.beforeAnswer = () => {};
     setTimeout(() => one.start(), 700);
   };
-  const sandbox = await fleet.create({ ...PROFILE, issueToken: true });
+  const sandbox = await fleet.create({ ...PROFILE, lease: 3600, keepAlive: true, issueToken: true });
+  await eventually(async () => one.renewals === 1, "a lease that may be over is not renewed at once");
   assert.deepEqual(made(), [1, 0, 0]);
   assert.deepEqual(
     [...one.runs.values()].map(({ runId }) => runId),
@@ -444,9 +459,11 @@ test("a node that failed to make a run does not hide the run of the next", async
   );
 });
 
-test("a lease is renewed at once, and until its run has ended", async () => {
+test("a lease is renewed at once only of a run that was found, and until its end", async () => {
   two.usedRuns = three.usedRuns = 90;
   await fleet.create({ ...PROFILE, lease: 3600, keepAlive: true });
+  one.runs.set("mine", { runId: idOf(1, 9) });
+  await fleet.create({ ...PROFILE, requestId: "mine", lease: 3600, keepAlive: true });
   await eventually(async () => one.renewals === 1, "it is not renewed at once");
   const passing = ["DAEMON_STOPPING", "AUDIT_UNAVAILABLE", "RATE_LIMITED", "OVERLOADED", "INTERNAL", "TIMED_OUT"];
   one.refusedRenewals = [...passing, "RUN_NOT_READY"];
@@ -455,6 +472,7 @@ test("a lease is renewed at once, and until its run has ended", async () => {
   await eventually(async () => one.renewals === all, "a refusal ends the renewing");
   await delay(300);
   assert.equal(one.renewals, all);
+  await assert.rejects(fleet.create({ ...PROFILE, keepAlive: true }), InvalidArgument);
 });
 
 test("nobody renews a lease whose sandbox was given to nobody, or whose fleet was closed", async () => {
@@ -870,6 +888,7 @@ test("a second address takes the place of the first one", async () => {
   // Either of them may be the first to answer.
   const endpoints = [one.endpoint, two.endpoint];
   two.says = 1;
+  two.instance = one.instance;
   const resolve = async () => endpoints.map((endpoint) => ({ id: null, endpoint }));
   const members = new Members(await resolve(), 2, { reconnectTimeout: 5 }, resolve, 100);
   const [first] = await members.look();

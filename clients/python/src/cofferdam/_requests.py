@@ -44,6 +44,13 @@ def duration(name: str, seconds: float | None) -> Duration | None:
     return made
 
 
+def renewed(lease: float | None, *, keep_alive: bool) -> float | None:
+    """Seconds of the lease that is renewed in the background. None: none is."""
+    if keep_alive and lease is None:
+        raise InvalidArgument("keep_alive: is for a sandbox with a lease", reason="INVALID_ARGUMENT")
+    return lease if keep_alive else None
+
+
 def millis(seconds: float | None) -> int | None:
     return None if seconds is None else max(1, round(positive("timeout", seconds) * 1000))
 

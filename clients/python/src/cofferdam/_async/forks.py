@@ -177,7 +177,7 @@ async def fork(
             raise DaemonUnreachable("the connection was lost, and the tokens of the forks with it")
     except BaseException as error:
         if not left_nothing(error):
-            client._transport.afterwards(_abandon(client, request))
+            client._transport.afterwards(partial(_abandon, client, request))
         raise
     # A variable of a call would replace that of the fork.
     own = {name: value for name, value in options.env.items() if name not in request.env and name not in request.secret_env}

@@ -29,6 +29,8 @@ class Member:
         """`numbers`: all nodes whose numbers are known; this one enters itself."""
         self.endpoint = node.endpoint
         self.number = node.id
+        #: Identity of the daemon that has answered last; empty: none has.
+        self.instance = ""
         self.timeout = node_timeout
         self.standing = Standing(node.weight)
         #: It is a second address of a node that the fleet has already.
@@ -73,7 +75,7 @@ class Member:
         """
         try:
             response = await self.ask.node.get_node(v1.GetNodeRequest(), timeout=timeout or self.timeout)
-            self._check(response.node.node_id)
+            self._check(response.node.node_id, response.node.instance)
             info = _results.node_info(response.node, self.endpoint)
         except Exception as error:
             judged = self.judged(error, timeout)
@@ -93,7 +95,7 @@ class Member:
 
     async def move(self, to: Member, info: NodeInfo) -> None:
         """Goes on at the address of another object for the same node, which has just answered this."""
-        self.endpoint = to.endpoint
+        self.endpoint, self.instance = to.endpoint, to.instance
         await self.ask._transport.move(to.ask._transport.settings)
         await self.client._transport.move(to.client._transport.settings)
         self.standing.answered(replace(info, endpoint=to.endpoint))
@@ -113,15 +115,21 @@ class Member:
         """What is known of it while it does not answer."""
         return NodeInfo(self.number, self.endpoint, "unreachable", failure=error.message)
 
-    def _check(self, number: int) -> None:
+    def _check(self, number: int, instance: str) -> None:
         if number == 0:
             raise DaemonUnreachable(f"{self.label} has no number: its configuration needs `node.id`")
+        if self.number not in (None, number):
+            raise DaemonUnreachable(f"{self.label} says that it is node {number}")
+        # Before others can see this node: a second address of it is compared with it.
+        self.instance = instance
         if self.number is None:
-            self.is_twin = self._numbers.setdefault(number, self) is not self
+            first = self._numbers.setdefault(number, self)
+            if first.instance not in ("", instance):
+                told = f"{self.label} says that it is node {number}, as another daemon at {first.endpoint} does"
+                raise DaemonUnreachable(told)
+            self.is_twin = first is not self
             self.number = number
             self._name(number)
-        elif number != self.number:
-            raise DaemonUnreachable(f"{self.label} says that it is node {number}")
 
     def _name(self, number: int) -> None:
         """Has each request name the node, so that no other daemon does it."""

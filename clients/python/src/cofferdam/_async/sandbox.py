@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -34,7 +35,6 @@ from cofferdam.errors import (
     CofferdamError,
     DaemonUnreachable,
     Denied,
-    InvalidArgument,
     NotFound,
     RateLimited,
     Unavailable,
@@ -189,8 +189,7 @@ class AsyncSandbox:
         `request_id`. Behind a balancer another node may be asked than the one that made the run: give a `lease` with
         `keep_alive` there, so that a lost run ends by itself.
         """
-        if keep_alive and lease is None:
-            raise InvalidArgument("keep_alive: is for a sandbox with a lease", reason="INVALID_ARGUMENT")
+        renewed = _requests.renewed(lease, keep_alive=keep_alive)
         workspace = Managed() if workspace is None else workspace
         request = v1.CreateRunRequest(
             # The daemon makes the run's id, which names its node. This id finds the run if the answer is lost.
@@ -233,15 +232,15 @@ class AsyncSandbox:
             # A run that has a name can be asked for again.
             if not request_id and not left_nothing(error):
                 run_id = "" if made is None else made.run.run_id
-                client._transport.afterwards(_abandon(client, request.request_id, run_id, owns_client=owns_client))
+                client._transport.afterwards(partial(_abandon, client, request.request_id, run_id, owns_client=owns_client))
             elif owns_client:
                 await client.close()
             raise
         run_id = made.run.run_id
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
         sandbox._token = made.token or None
-        if keep_alive and lease is not None:
-            sandbox._keeping.begin(client, run_id, lease, is_new=not request_id)
+        if renewed is not None:
+            sandbox._keeping.begin(client, run_id, renewed, is_new=not request_id)
         return sandbox
 
     @classmethod

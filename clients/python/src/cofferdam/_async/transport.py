@@ -245,9 +245,9 @@ class Transport:
         """Waits so many seconds before the next attempt. Here gRPC makes connections by itself; not so in the twin."""
         await sleep(pause)
 
-    def afterwards(self, work: Coroutine[Any, Any, None]) -> None:
+    def afterwards(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Does the work although the caller is being cancelled."""
-        self._begun(work)
+        self._begun(work())
 
     async def finish(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Does the work to its end. A caller that is cancelled does not wait for it."""

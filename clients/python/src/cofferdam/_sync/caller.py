@@ -96,7 +96,7 @@ class Call:
             if isinstance(error, CofferdamError) and not self.telling:
                 error.call_id = error.call_id or self._call_id or None
             elif self._call_id:
-                self._transport.afterwards(self._end())
+                self._transport.afterwards(self._end)
             raise
         return Outcome(response, self._stdout.whole(), self._stderr.whole())
 

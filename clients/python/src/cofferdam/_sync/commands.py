@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Literal, overload
 
 from cofferdam import _requests, _results, errors, v1
@@ -144,7 +145,7 @@ def _feed(process: Process, data: str | bytes, *, close: bool) -> None:
         return
     except BaseException:
         # Nobody has its handle.
-        process.transport.afterwards(_end(process))
+        process.transport.afterwards(partial(_end, process))
         raise
 
 

@@ -91,10 +91,12 @@ class Placing:
         """Makes the sandbox at this node. Once an answer was lost, only the node itself can say that it has made none."""
         patience = Patience(self._patience)
         was_lost = False
+        lease = _requests.renewed(options.get("lease"), keep_alive=options.get("keep_alive", False))
+        given: FleetCreateOptions = {**options, "keep_alive": False}
         try:
             while True:
                 try:
-                    made = Sandbox.create(request_id=name, client=member.ask, **options)
+                    made = Sandbox.create(request_id=name, client=member.ask, **given)
                     break
                 except CofferdamError as error:
                     if not has_no_answer(error):
@@ -111,12 +113,14 @@ class Placing:
                     member.ask._transport.reconnect(pause)
         except BaseException as error:
             if abandons and (not isinstance(error, CofferdamError) or error._follows_lost_attempt):
-                member.ask._transport.afterwards(abandoned(member, name, self._patience))
+                member.ask._transport.afterwards(partial(abandoned, member, name, self._patience))
             raise
         sandbox = Sandbox(
             member.client, made.run_id, made._options, owns_client=False, delete_workspace=made._delete_workspace
         )
-        sandbox._keeping = made._keeping
+        if lease is not None:
+            # The lease of a run that was found has begun before, and so has that of a run whose answer was lost.
+            sandbox._keeping.begin(member.ask, sandbox.run_id, lease, is_new=abandons and not was_lost)
         return sandbox
 
     def _with_token(self, sandbox: Sandbox, member: Member, name: str, *, abandons: bool) -> None:
@@ -126,7 +130,7 @@ class Placing:
             # Its caller has no object that ends the renewing.
             sandbox._keeping.end()
             if abandons:
-                member.ask._transport.afterwards(abandoned(member, name, self._patience))
+                member.ask._transport.afterwards(partial(abandoned, member, name, self._patience))
             raise
 
 

@@ -3,10 +3,13 @@
 Written by hand, like its twin in `_async`; everything above it is the same in both.
 """
 
+import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from weakref import WeakSet, WeakValueDictionary
@@ -33,9 +36,13 @@ Told = ParamSpec("Told")
 
 Lock = threading.Lock
 
+# How long a caller that was interrupted waits for the work that it leaves, and `close` for that of all callers, seconds.
+LAST_WAIT = 5.0
 # Before another attempt also where a connection is there already, seconds.
 SHORTEST_PAUSE = 0.05
 HEALTH = "/grpc.health.v1.Health/Check"
+
+_LOG = logging.getLogger(__name__)
 
 
 def sleep(seconds: float) -> None:
@@ -92,11 +99,15 @@ class Background:
         if self._is_ending.wait(seconds):
             raise Cancelled("it was ended")
 
+    @property
+    def lives(self) -> bool:
+        return self._thread.is_alive()
+
     def wait(self, timeout: float | None) -> bool:
         """Whether it has ended by itself, after so many seconds at most. Raises its error."""
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
-        if self._thread.is_alive() or self._is_ending.is_set():
+        if self.lives or self._is_ending.is_set():
             return False
         if self._error is not None:
             raise self._error
@@ -186,6 +197,7 @@ class Transport:
         self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._opening = threading.Lock()
         self._backgrounds: WeakSet[Background] = WeakSet()
+        self._afterwards: WeakSet[Background] = WeakSet()
 
     def unary(self, method: Method[Request, Response], request: Request, timeout: float | None = None) -> Response:
         """One answer. Repeated while a daemon that answered before is gone, if nothing can happen twice by it."""
@@ -312,8 +324,30 @@ class Transport:
             with suppress(grpc.RpcError):
                 check(b"", timeout=left, metadata=self.settings.metadata, wait_for_ready=True)
 
-    def afterwards(self, work: None) -> None:
-        """The work is done already: Python evaluates arguments first."""
+    def afterwards(self, work: Callable[[], None]) -> None:
+        """Does the work that a failed or interrupted caller leaves, on another thread.
+
+        A caller that fails waits for the end of the work, and one that was interrupted for `LAST_WAIT` seconds. The next
+        Ctrl-C ends either wait. Work that goes on after the wait is a warning in the log.
+        """
+        is_interrupted = not isinstance(sys.exc_info()[1], Exception)
+        try:
+            begun = Background(partial(copy_context().run, work))
+        except RuntimeError:
+            # An interpreter that ends starts no thread.
+            work()
+            return
+        with self._opening:
+            self._afterwards.add(begun)
+        try:
+            with suppress(Exception):
+                begun.wait(LAST_WAIT if is_interrupted else None)
+        finally:
+            if begun.lives:
+                _LOG.warning(
+                    "cofferdam: the daemon has not confirmed that it ended the interrupted work. The attempts go on while "
+                    "this program runs and its client is open. A lease ends a run in every case."
+                )
 
     def finish(self, work: Result) -> Result:
         """The work is done already."""
@@ -357,11 +391,17 @@ class Transport:
 
     def close(self) -> None:
         with self._opening:
-            backgrounds = list(self._backgrounds)
+            backgrounds, afterwards = list(self._backgrounds), list(self._afterwards)
         for background in backgrounds:
             background.cancel()
         for background in backgrounds:
             background.end()
+        until = time.monotonic() + LAST_WAIT
+        for last in afterwards:
+            # One of them may be the caller.
+            with suppress(Exception):
+                last.wait(max(0.0, until - time.monotonic()))
+            last.cancel()
         with self._opening:
             channels = (self._channel, self._former)
             self._channel = self._former = None
