@@ -1771,8 +1771,9 @@ class UsageService:
 
     def get_usage(self, request: v1.GetUsageRequest, *, timeout: float | None = None) -> v1.GetUsageResponse:
         """The use of one run, or of the last days, UTC. Operators and auditors see that of all principals, all
-        others their own. Days are kept for 400 days, those of a run until it is deleted. Fails with INTERNAL if the
-        daemon could not read its counts when it started.
+        others their own. The last 400 days are kept, today's included, and also the newest 400 days with use,
+        however old they are. The use of a run is kept until the run is deleted. Fails with INTERNAL if the daemon
+        could not read its counts when it started.
         """
         return self._transport.unary(
             _USAGE_SERVICE_GET_USAGE,

@@ -400,8 +400,8 @@ export const BudgetBound_UnitSchema: GenEnum<BudgetBound_Unit> = /*@__PURE__*/
 export const UsageService: GenService<{
   /**
    * The use of one run, or of the last days, UTC. Operators and auditors see that of all principals, all others their own.
-   * Days are kept for 400 days, those of a run until it is deleted. Fails with INTERNAL if the daemon could not read its
-   * counts when it started.
+   * The last 400 days are kept, today's included, and also the newest 400 days with use, however old they are. The use of a
+   * run is kept until the run is deleted. Fails with INTERNAL if the daemon could not read its counts when it started.
    *
    * @generated from rpc cofferdam.v1.UsageService.GetUsage
    */
