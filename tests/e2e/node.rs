@@ -173,7 +173,7 @@ async fn a_deadline_ends_the_runs_with_the_cause_of_the_drain() {
     let cut = busy.waits(calls::exec(&["sh", "-c", "echo so far; sleep 60"]));
     let started = busy.start(process::command(&["sleep", "60"])).await.process_id;
     let (mut waiter, process_id) = (busy.clone(), started.clone());
-    let waited = tokio::spawn(async move { waiter.waited(&process_id).await });
+    let outlived = tokio::spawn(async move { waiter.waited(&process_id).await });
     let shell = busy.open().await;
     let mut typist = busy.clone();
     let typed =
@@ -218,7 +218,7 @@ async fn a_deadline_ends_the_runs_with_the_cause_of_the_drain() {
     let shown = facts(&typed, ["fault", "evidence.run.end_cause"]);
     assert_eq!(shown, ["INFRASTRUCTURE", "node_drained"], "{typed}");
     // A process names the drain to those that wait for it, to readers of its output, and on record.
-    let ended = waited.await.unwrap();
+    let ended = outlived.await.unwrap();
     assert_eq!((ended.state(), ended.ended_by()), (ProcessState::Ended, EndedBy::RunEnded), "{ended:?}");
     assert!(ended.failure.contains("node_drained"), "{ended:?}");
     assert_eq!(busy.all_of(&started).await.process, Some(ended));

@@ -197,7 +197,7 @@ mod tests {
         };
         let lost = command(EndedBy::RunEnded, &[&fact]);
         assert_eq!((lost.reason, lost.fault()), (Reason::RunLost, Fault::Infrastructure));
-        assert_eq!(lost.origin.evidence, [fact.clone()]);
+        assert_eq!(lost.origin.evidence, std::slice::from_ref(&fact));
         assert!(!lost.is_retry_safe() && lost.message.contains("output up to then"), "{lost:?}");
         let other = Evidence::new("engine.exit_code", 137);
         for (by, evidence) in [(EndedBy::RunEnded, &other), (EndedBy::Cancelled, &fact)] {
