@@ -17,7 +17,7 @@ fn policy() -> String {
     format!(
         "mcp_servers:
   db: {{stdio: {{command: [{SERVER}]}}, call_timeout_s: 6, max_result_bytes: 4096}}
-  other: {{stdio: {{command: [{SERVER}]}}, call_timeout_s: 6}}
+  other: {{stdio: {{command: [{SERVER}]}}, call_timeout_s: 60}}
   gone: {{stdio: {{command: [/pkg/nothing]}}}}
   secret: {{stdio: {{command: [{SERVER}]}}}}
 aliases: {{database_read: mcp.db.echo, read_file: mcp.db.sum}}
@@ -278,12 +278,12 @@ async fn servers_end_with_their_run_and_a_call_can_be_cancelled() {
 async fn a_call_that_a_drain_cuts_off_is_lost_to_the_infrastructure() {
     let (daemon, mut run) = start().await;
     // The server is up.
-    run.ok(db("sum")).await;
-    let hanging = run.waits(db("hang"));
+    run.ok(call("other", "sum", &json!({}))).await;
+    let hanging = run.waits(call("other", "hang", &json!({})));
     let id = run.id().to_owned();
     harness::until("the call is not on record", async || {
         let intents = run.clients.events(&id, "call_intent").await;
-        intents.iter().any(|intent| format!("{intent:?}").contains("mcp.db.hang"))
+        intents.iter().any(|intent| format!("{intent:?}").contains("mcp.other.hang"))
     })
     .await;
     let deadline = Some(prost_types::Duration { seconds: 1, nanos: 0 });

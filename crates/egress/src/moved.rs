@@ -27,8 +27,9 @@ const MOST: usize = 1_024;
 impl State {
     /// Counts bytes of connections. Connections to companions stay on the host, and are none of the tenant's traffic.
     pub(crate) fn moved(&self, more: Moved, is_companion: bool) {
-        self.table.lock().add(more.sum());
+        // The table may be stored now, and whoever restores from it takes the larger count.
         self.view.add_moved(more.sum());
+        self.table.lock().add(more.sum());
         self.outside.shared().bytes.add(more);
         if !is_companion {
             self.outside.shared().tenancy.moved(&self.own.who.principal, more.sum());

@@ -6,7 +6,8 @@
 //! daemon: what it knows ─┘
 //! ```
 //!
-//! The result is made once, from a complete [`CommandEnd`]. No later step changes it.
+//! The result is made once, from a complete [`CommandEnd`]. No later step changes it, but that a call of a run that its node ended says so
+//! in it.
 
 use std::collections::BTreeSet;
 

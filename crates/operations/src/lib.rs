@@ -49,7 +49,9 @@ pub use operation::{
     Session, SessionInput, Shell, TerminalSize, Transfer, UploadId, Uploaded, Write, answers, check_answer,
     facts, output_bytes, sketch,
 };
-pub use outcome::{EntryType, FileChange, OpResult, Outcome, ToolFailure, cut_short, not_ended, unfinished};
+pub use outcome::{
+    EntryType, FileChange, OpResult, Outcome, ToolFailure, cut_short, cut_short_by, not_ended, unfinished,
+};
 pub use patch::{FrontMatter, Patch, PatchChange};
 pub use path_pattern::{BadPattern, PathPattern};
 pub use path_rules::{PathRule, PathRules, RuledAccess, RuledPaths};

@@ -96,18 +96,30 @@ impl ToolFailure {
     }
 }
 
+/// Returns the reason for which a command was cut short, and a description of that. `None` if it ended by itself.
+pub fn cut_short_by(result: &ExecResult) -> Option<(Reason, &'static str)> {
+    if is_for_the_host(result) {
+        let why = "the run was ended by its node during the call, which may have taken effect";
+        return Some((Reason::RunLost, why));
+    }
+    cause(ended_by(result))
+}
+
+fn ended_by(result: &ExecResult) -> EndedBy {
+    if result.timed_out { EndedBy::Timeout } else { result.ended_by() }
+}
+
+/// Returns true if the node ended the run. The daemon adds this fact, and no worker can.
+fn is_for_the_host(result: &ExecResult) -> bool {
+    ended_by(result) == EndedBy::RunEnded && result.evidence.iter().any(|fact| fact.what == END_CAUSE)
+}
+
 /// Returns the failure of a command that ran but was cut short, whatever its exit code is.
 ///
 /// Statuses, renderings, the record and clients all use this function. A command that ended by itself has not failed in this sense,
 /// whatever its code or signal is.
 pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
-    let by = if result.timed_out { EndedBy::Timeout } else { result.ended_by() };
-    // The daemon adds this fact, and no worker can.
-    let for_the_host = by == EndedBy::RunEnded && result.evidence.iter().any(|fact| fact.what == END_CAUSE);
-    let (reason, why) = match cause(by) {
-        Some(_) if for_the_host => {
-            (Reason::RunLost, "the run was ended by its node during the call, which may have taken effect")
-        }
+    let (reason, why) = match cut_short_by(result) {
         Some(cause) => cause,
         None if result.exit_code.is_none() && result.signal.is_none() => {
             (Reason::Internal, "how the command ended is not known")
@@ -116,7 +128,9 @@ pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
     };
     let message = format!("{why}; its output up to then is in the result");
     // Only the worker beside the command reports an end that is not known.
-    let fault = if for_the_host { Fault::Infrastructure } else { fault_of(by).unwrap_or(Fault::Program) };
+    let known =
+        if is_for_the_host(result) { Some(Fault::Infrastructure) } else { fault_of(ended_by(result)) };
+    let fault = known.unwrap_or(Fault::Program);
     let failure = ToolFailure::new(reason, message).by(fault);
     let evidence = result.evidence.iter();
     Some(

@@ -111,8 +111,10 @@ impl Owner {
         let of_host = put_down_to_the_host(&mut status, self.run.record().end_cause);
         status.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
         status.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
-        if !said_all && status.failure.is_empty() {
-            "the end of its output was not read in time".clone_into(&mut status.failure);
+        if !said_all && (of_host.is_some() || status.failure.is_empty()) {
+            let between = if status.failure.is_empty() { "" } else { "; " };
+            status.failure.push_str(between);
+            status.failure.push_str("the end of its output was not read in time");
         }
         status.ended_at = Some(Timestamp::now().to_wire());
         let event =

@@ -1,7 +1,7 @@
 //! Executes a permit in its lane.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use operations::transport::MAX_SHOWN;
@@ -22,6 +22,9 @@ use super::so_far::Spooled;
 use super::surroundings::Surroundings;
 use super::to_spool::ToSpool;
 use super::{Admitted, CallTask};
+
+/// Time to read the output of a command whose worker is gone. A disk that does not answer costs the output, and not the answer.
+const SO_FAR: Duration = Duration::from_secs(10);
 
 /// Wraps the outcome of an operation of a process. The process's own usage is counted when it ends.
 pub(super) fn finished(outcome: Outcome) -> Finished {
@@ -158,13 +161,15 @@ impl CallTask {
 
     /// Returns the result of a command that ended with its worker: the output that the spool has of it. `None` if there is none.
     async fn so_far(&self, most: u64, usage: Usage, began: Instant) -> Option<ExecResult> {
-        let (run, call, kept) = (self.call.run, self.call.id, self.call.output.kept());
-        let spooled = Spooled { spool: &self.calls.records.spool, run, call, kept };
+        let output = &self.call.output;
+        let (run, call, came, kept) = (self.call.run, self.call.id, output.came(), output.kept());
+        let spooled = Spooled { spool: &self.calls.records.spool, run, call, came, kept };
+        let read = tokio::time::timeout(SO_FAR, spooled.result(most)).await.ok()??;
         Some(ExecResult {
             cpu_time_us: usage.cpu_time_us.unwrap_or_default(),
             peak_memory_bytes: usage.peak_memory_bytes.unwrap_or_default(),
             wall_time_us: micros(began.elapsed()),
-            ..spooled.result(most).await?
+            ..read
         })
     }
 

@@ -13,6 +13,8 @@ pub(super) struct Spooled<'c> {
     pub(super) spool: &'c Arc<Spool>,
     pub(super) run: RunId,
     pub(super) call: CallId,
+    /// Bytes of each stream that have come.
+    pub(super) came: [u64; 2],
     /// Bytes of each stream that the spool has.
     pub(super) kept: [u64; 2],
 }
@@ -28,21 +30,22 @@ impl Spooled<'_> {
         Some(ExecResult {
             stdout: stdout.text,
             stderr: stderr.text,
-            stdout_bytes: self.kept[0],
-            stderr_bytes: self.kept[1],
+            stdout_bytes: self.came[0],
+            stderr_bytes: self.came[1],
             stdout_omitted_bytes: stdout.omitted,
             stderr_omitted_bytes: stderr.omitted,
             ..Default::default()
         })
     }
 
-    /// Returns the beginning and the end of a stream.
+    /// Returns the beginning and the end of a stream. The end of a part that the spool has is not that of the stream.
     async fn text(&self, stream: Stream, most: u64) -> Clipped {
-        let kept = self.kept[stream.index()];
-        let (first, last) = if kept <= most { (kept, 0) } else { (most.div_ceil(2), most / 2) };
+        let (came, kept) = (self.came[stream.index()], self.kept[stream.index()]);
+        let (first, last) = if came <= most { (kept, 0) } else { (most.div_ceil(2).min(kept), most / 2) };
+        let last = if kept < came { 0 } else { last };
         let head = self.part(stream, 0, first).await;
         let tail = self.part(stream, kept - last, last).await;
-        clipped(head, &tail, kept)
+        clipped(head, &tail, came)
     }
 
     /// Reads a part of a stream. A part that cannot be read, or no longer, is empty, so that it counts as left out.
@@ -80,8 +83,10 @@ mod tests {
         let spool = Spool::open(directory.path().to_owned(), bounds, key, &none.0, &none.1).unwrap();
         let (run, call) = (RunId::new(), CallId::new());
         let output = spool.output(run, call);
-        let so_far =
-            async |most: u64| Spooled { spool: &spool, run, call, kept: output.kept() }.result(most).await;
+        let so_far = async |most: u64| {
+            let (came, kept) = (output.came(), output.kept());
+            Spooled { spool: &spool, run, call, came, kept }.result(most).await
+        };
         assert_eq!(so_far(8).await, None);
         output.put(Stream::Stdout, 0, "äbcdefghij".into()).await;
         for (most, text, omitted) in [
@@ -98,9 +103,18 @@ mod tests {
             };
             assert_eq!(result, expected, "{most}");
         }
+        // A piece that the spool cannot store is not the end of what it has.
+        output.put(Stream::Stdout, 12, "z".into()).await;
+        for (most, text, omitted) in
+            [(13, "äbcdefghij\n[… 2 bytes left out …]\n", 2), (8, "äbc\n[… 9 bytes left out …]\n", 9)]
+        {
+            let result = so_far(most).await.unwrap();
+            let seen = (result.stdout.as_str(), result.stdout_bytes, result.stdout_omitted_bytes);
+            assert_eq!(seen, (text, 13, omitted), "{most}");
+        }
         // The spool needed the space for others.
         spool.remove_run(run).await;
         let result = so_far(11).await.unwrap();
-        assert_eq!((result.stdout_bytes, result.stdout_omitted_bytes), (11, 11));
+        assert_eq!((result.stdout_bytes, result.stdout_omitted_bytes), (13, 13));
     }
 }

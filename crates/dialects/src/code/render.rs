@@ -124,7 +124,7 @@ fn command(operation: Option<&Operation>, result: &ExecResult) -> String {
             (None, None) => "[ended without an exit code]".to_owned(),
         };
         note(&mut text, &ended);
-        if let Some((_, happened)) = operations::cause(result.ended_by()) {
+        if let Some((_, happened)) = operations::cut_short_by(result) {
             note(&mut text, &format!("[cut short: {happened}]"));
         }
     }

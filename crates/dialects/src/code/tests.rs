@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use operations::{
-    EditChange, EditResult, ExecResult, GlobResult, GrepMatch, GrepResult, ListResult, OpResult, Operation,
-    Outcome, PatchChange, PatchResult, PatchedFile, ProcessProgram, ProcessResult, ReadPart, ReadResult,
-    Reason, ToolFailure, WriteResult,
+    EditChange, EditResult, Evidence, ExecResult, GlobResult, GrepMatch, GrepResult, ListResult, OpResult,
+    Operation, Outcome, PatchChange, PatchResult, PatchedFile, ProcessProgram, ProcessResult, ReadPart,
+    ReadResult, Reason, ToolFailure, WriteResult,
 };
 use serde_json::{Value, json};
 use wire::v1::patched_file::Change;
@@ -194,6 +194,17 @@ fn a_command_is_rendered_with_its_output_and_exit_code() {
         exec(killed),
         "(no output)\n[ended by signal 9 (memory-limit)]\n[cut short: the run was out of memory and the kernel ended \
          the command]\n[use less]"
+    );
+    let drained = ExecResult {
+        stdout: "so far\n".into(),
+        ended_by: operations::EndedBy::RunEnded.into(),
+        evidence: vec![Evidence::new(operations::END_CAUSE, "node_drained").to_wire()],
+        ..ExecResult::default()
+    };
+    assert_eq!(
+        exec(drained),
+        "so far\n[ended without an exit code]\n[cut short: the run was ended by its node during the call, which may have \
+         taken effect]"
     );
     let operation = parsed("bash", &json!({"command": "make", "timeout": 1_500}));
     let late = ExecResult { timed_out: true, stdout: "so far\n".into(), ..ExecResult::default() };

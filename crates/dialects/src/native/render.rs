@@ -88,7 +88,7 @@ fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
         (false, _, Some(code), _) => notes.push(format!("[exit code {code}]")),
         (false, _, None, None) => notes.push("[ended without an exit code]".to_owned()),
     }
-    if let Some((_, happened)) = operations::cause(result.ended_by()).filter(|_| !result.timed_out) {
+    if let Some((_, happened)) = operations::cut_short_by(result).filter(|_| !result.timed_out) {
         notes.push(format!("Error: {happened}"));
     }
     if !result.hint.is_empty() {

@@ -444,6 +444,16 @@ fn the_output_of_a_command_comes_first() {
         shown(ExecResult { stdout_omitted_bytes: 7, ..exec("a", "") }),
         "a\n[7 bytes of stdout left out]"
     );
+    let drained = ExecResult {
+        exit_code: None,
+        ended_by: operations::EndedBy::RunEnded.into(),
+        evidence: vec![operations::Evidence::new(operations::END_CAUSE, "node_drained").to_wire()],
+        ..exec("so far\n", "")
+    };
+    assert_eq!(
+        shown(drained),
+        "so far\n[ended without an exit code]\nError: the run was ended by its node during the call, which may have taken effect"
+    );
     let late = ExecResult { timed_out: true, exit_code: None, signal: Some(15), ..exec("so far", "") };
     let operation = parse("bash_command", &json!({"command": "find"})).unwrap();
     assert_eq!(

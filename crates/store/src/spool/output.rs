@@ -1,7 +1,7 @@
 //! One call's output on its way to the disk, with notifications for followers, who also get the pieces that are not stored.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +25,8 @@ struct Inner {
     key: Key,
     /// Held by a writer until the write is over, even if its caller no longer waits.
     open: Arc<Mutex<[Option<Growing>; 2]>>,
+    /// Bytes of each stream that have come, kept or not.
+    came: [AtomicU64; 2],
     /// Bytes of each stream that are kept.
     kept: watch::Sender<[u64; 2]>,
     /// True if the rest of the stream is not stored.
@@ -39,6 +41,7 @@ impl Output {
             spool,
             key,
             open: Arc::default(),
+            came: Default::default(),
             kept: watch::Sender::new([0; 2]),
             stopped: Default::default(),
             followers: Followers::default(),
@@ -48,6 +51,11 @@ impl Output {
     /// Returns the stored bytes of standard output and standard error.
     pub fn kept(&self) -> [u64; 2] {
         *self.0.kept.borrow()
+    }
+
+    /// Returns the bytes of standard output and standard error that have come, stored or not.
+    pub fn came(&self) -> [u64; 2] {
+        self.0.came.each_ref().map(|came| came.load(Ordering::Acquire))
     }
 
     /// Returns a receiver of the stored lengths, and from now on the pieces that are not stored.
@@ -80,10 +88,12 @@ impl Output {
     /// Stores a piece as far as possible, and passes it to the followers if a part was not stored.
     pub async fn put(&self, stream: Stream, offset: u64, data: Bytes) {
         let (inner, at) = (&self.0, stream.index());
+        let end = offset + data.len() as u64;
+        inner.came[at].fetch_max(end, Ordering::AcqRel);
         if !inner.stopped[at].load(Ordering::Acquire) {
             self.keep(stream, offset, data.clone()).await;
         }
-        if self.kept()[at] < offset + data.len() as u64 {
+        if self.kept()[at] < end {
             inner.followers.send(&Unkept { at, offset, data }, PATIENCE).await;
         }
     }
