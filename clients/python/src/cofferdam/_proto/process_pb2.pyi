@@ -128,7 +128,7 @@ class Process(google.protobuf.message.Message):
     peak_memory_bytes: builtins.int
     """Peak resident memory of its largest process, bytes. 0 while it lives."""
     failure: builtins.str
-    """Reason why it could not be started, was lost, or was ended by a limit."""
+    """Reason why it could not be started, was lost, or was ended by a limit or by a drain of its node."""
     request_cut: builtins.bool
     """`request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it."""
     left_behind: builtins.int

@@ -140,7 +140,7 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   peakMemoryBytes: bigint;
 
   /**
-   * Reason why it could not be started, was lost, or was ended by a limit.
+   * Reason why it could not be started, was lost, or was ended by a limit or by a drain of its node.
    *
    * @generated from field: string failure = 17;
    */
