@@ -487,6 +487,7 @@ impl Drop for Daemon {
         {
             let _ = docker().args(["rm", "-f", &container]).output();
         }
+        crate::image::remove_left();
         for mount in self.mounts().iter().rev() {
             let _ = std::process::Command::new("umount").args(["-l", mount]).output();
         }

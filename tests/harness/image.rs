@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use parking_lot::Mutex;
+
 use crate::engine::{docker, on_engine};
 
 /// An image of the engine's; removed with the value.
@@ -76,9 +78,32 @@ impl Image {
 }
 
 impl Drop for Image {
+    /// A container that still exists keeps the image without its name. It is removed with its daemon.
     fn drop(&mut self) {
+        let id = ["image", "inspect", "--format", "{{.Id}}", &self.0];
+        let id =
+            docker().args(id).output().map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());
         let _ = docker().args(["rmi", "-f", &self.0]).output();
+        LEFT.lock().extend(id.into_iter().filter(|id| !id.is_empty()));
     }
+}
+
+/// Identities of images whose values have ended.
+static LEFT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Removes images whose values have ended and whose containers are gone.
+pub(crate) fn remove_left() {
+    let mut left = LEFT.lock();
+    if left.is_empty() {
+        return;
+    }
+    let nameless = ["images", "--no-trunc", "--quiet", "--filter", "dangling=true"];
+    let Ok(nameless) = docker().args(nameless).output() else { return };
+    let nameless = String::from_utf8_lossy(&nameless.stdout).into_owned();
+    left.retain(|id| {
+        nameless.lines().any(|line| line == id)
+            && docker().args(["rmi", id]).output().is_ok_and(|removed| !removed.status.success())
+    });
 }
 
 /// The engine's image of Debian, made if it is not there.
