@@ -83,7 +83,7 @@ def await_renewals(node: Node, number: int) -> None:
 
 
 def lives(work: Background) -> bool:
-    return work._thread.is_alive()
+    return work.lives
 
 
 # Lists.
