@@ -127,7 +127,10 @@ export class Member {
   }
 
   /** Has the node that the list gives this number answer first: this one may be a second address of it. */
-  async #meet({ node: number }: NodeInfo, options: { timeout: number; signal: AbortSignal | undefined }): Promise<void> {
+  async #meet(
+    { node: number }: NodeInfo,
+    options: { timeout: number; signal: AbortSignal | undefined },
+  ): Promise<void> {
     const first = number === null || this.number !== null ? undefined : this.#numbers.get(number);
     if (first?.instance === "") {
       await first.look(options).catch(() => {});
