@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc.error_details_pb2 import ErrorInfo
@@ -194,6 +195,10 @@ class Node:
         self.before_answer()
         return v1.CreateRunResponse(run=run)
 
+    def fork_run(self, request: v1.ForkRunRequest) -> v1.ForkRunResponse:
+        runs = [v1.Run(run_id=id_of(self.number, at), lease=Duration(seconds=3600)) for at in range(request.count)]
+        return v1.ForkRunResponse(checkpoint=v1.RunCheckpoint(checkpoint_id="c"), forks=[v1.Fork(run=run) for run in runs])
+
     def stop_run(self, request: v1.StopRunRequest) -> v1.StopRunResponse:
         self.stopped.append(request.run_id)
         return v1.StopRunResponse()
@@ -283,6 +288,7 @@ METHODS = {
     "ListRuns": "list_runs",
     "GetRun": "get_run",
     "CreateRun": "create_run",
+    "ForkRun": "fork_run",
     "StopRun": "stop_run",
     "IssueRunToken": "issue_run_token",
     "KeepAliveRun": "keep_alive_run",

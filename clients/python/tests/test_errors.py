@@ -7,7 +7,8 @@ import signal
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -25,6 +26,7 @@ from cofferdam._signals import parse
 from cofferdam._status import DETAILS, UNCONNECTED, failed, made_of, refused
 from cofferdam._sync import caller, forks
 from cofferdam._sync.downloads import Download
+from cofferdam._sync.handle import judged
 from cofferdam._sync.uploads import Upload
 from cofferdam.integrations._shell import said_of
 from cofferdam.types import CommandResult
@@ -366,6 +368,32 @@ def test_a_command_that_the_host_ended_is_no_result_of_the_program() -> None:
         _judged(Outcome(response, b"out", b""))
     assert not isinstance(stopped.value, errors.InfrastructureError)
     assert stopped.value.fault == "program"
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"), [("the node was drained", "the node was drained"), ("", "the sandbox has ended")]
+)
+def test_a_process_that_ends_with_its_run_says_why(failure: str, told: str) -> None:
+    process = v1.Process(state=v1.Process.State.ENDED, ended_by=v1.ExecResult.EndedBy.RUN_ENDED, failure=failure)
+    with pytest.raises(errors.CommandStopped) as stopped:
+        judged(process, CommandResult("p", None, b"half", b"", ended_by="run-ended"), check=True)
+    assert type(stopped.value) is errors.CommandStopped
+    assert (stopped.value.message, stopped.value.result.stdout) == (told, "half")
+
+
+def test_a_check_that_was_lost_with_its_run_has_no_result() -> None:
+    result = CommandResult("c", None, b"half", b"", ended_by="run-ended", fault="infrastructure")
+
+    def outcome(error: errors.CofferdamError) -> CommandResult | None:
+        def run(check: str, timeout: float | None) -> CommandResult:
+            raise error
+
+        sandbox = cast(Sandbox, SimpleNamespace(commands=SimpleNamespace(run=run)))
+        return forks._checked(sandbox, "make test", None)
+
+    assert outcome(errors.CommandLost("the node was drained", result, reason="RUN_LOST")) is None
+    assert outcome(errors.RunLost("the node was drained", reason="RUN_LOST")) is None
+    assert outcome(errors.CommandTimedOut("too long", result, reason="TIMED_OUT")) is result
 
 
 def test_a_model_is_not_shown_a_failure_of_the_infrastructure() -> None:

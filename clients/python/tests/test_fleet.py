@@ -83,7 +83,7 @@ def await_renewals(node: Node, number: int) -> None:
 
 
 def lives(work: Background) -> bool:
-    return work._thread.is_alive()
+    return work.lives
 
 
 # Lists.
@@ -216,6 +216,28 @@ def test_a_daemon_that_says_the_number_of_another_is_no_second_address(nodes: li
         first = {node.node: node.endpoint for node in fleet.nodes()}
         assert {first[2], refused.endpoint} == {nodes[1].socket, nodes[2].socket}
         assert {node.node: node.endpoint for node in fleet.nodes()} == first
+
+
+def test_a_daemon_that_says_a_listed_number_is_held_against_the_listed_node_first(nodes: list[Node]) -> None:
+    nodes[1].silent_for = 0.3
+    nodes[1].runs["x"] = v1.Run(run_id=id_of(2, 1))
+    with Fleet.open([nodes[1].listed, FleetNode(None, nodes[1].socket)]) as fleet:
+        # A second address, although a list alone does not ask the node with the number about itself.
+        found = fleet.list_runs()
+        assert ([one.node for one in found], found.missing) == ([2], ())
+    nodes[2].says = 2
+    listed = [nodes[1].listed, FleetNode(None, nodes[2].socket)]
+    with Fleet.open(listed) as fleet:
+        found = fleet.list_runs()
+        assert ([one.node for one in found], [node.endpoint for node in found.missing]) == ([2], [nodes[2].socket])
+        assert "says that it is node 2, as another daemon at" in found.missing[0].failure
+    nodes[1].silent_for = 0.0
+    nodes[1].die()
+    nodes[2].runs["y"] = v1.Run(run_id=id_of(2, 2))
+    with Fleet.open([*listed, nodes[0].listed]) as fleet:
+        found = fleet.list_runs()
+        assert (len(found), [node.endpoint for node in found.missing]) == (0, [nodes[1].socket, nodes[2].socket])
+        assert "and that has not answered" in found.missing[1].failure
 
 
 # Sandboxes.
@@ -428,6 +450,21 @@ def test_a_lease_is_renewed_at_once_only_of_a_run_that_was_found_and_until_its_e
     assert nodes[0].renewals == 1 + len(passing) + 1
     with pytest.raises(InvalidArgument, match="lease"):
         fleet.create(profile="p", keep_alive=True)
+
+
+def test_a_lease_that_began_a_while_before_the_answer_is_renewed_at_once(nodes: list[Node]) -> None:
+    with Client(nodes[0].socket) as client:
+        Sandbox.create(profile="p", lease=6, keep_alive=True, client=client)
+        time.sleep(0.3)
+        assert nodes[0].renewals == 0
+        nodes[0].before_answer = lambda: time.sleep(2.1)
+        Sandbox.create(profile="p", lease=6, keep_alive=True, client=client)
+        # A third of the lease is two seconds, of which the first sandbox's have passed.
+        await_renewals(nodes[0], 2)
+    with Client(nodes[1].socket) as client:
+        # The first of them may have been ready for long.
+        assert len(client.fork("c", 3, keep_alive=True)) == 3
+        await_renewals(nodes[1], 3)
 
 
 def test_a_sandbox_that_nobody_was_given_is_not_kept_alive(fleet: Fleet, nodes: list[Node]) -> None:

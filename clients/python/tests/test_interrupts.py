@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -21,6 +22,14 @@ IN_TIME = 10.0
 @pytest.fixture(autouse=True)
 def _waits_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "LAST_WAIT", 0.3)
+
+
+@pytest.fixture(autouse=True)
+def _is_interrupted() -> Iterator[None]:
+    """A program that a shell began in the background ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupt() -> None:
@@ -53,7 +62,9 @@ def test_an_interrupted_create_ends_its_run_when_the_daemon_is_back(
     node.remove()
 
 
-def test_an_interrupt_ends_the_wait_of_a_caller_that_fails_and_close_ends_the_work() -> None:
+def test_an_interrupt_ends_the_wait_of_a_caller_that_fails_and_close_ends_the_work(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     over = threading.Event()
 
     def work() -> None:
@@ -65,7 +76,6 @@ def test_an_interrupt_ends_the_wait_of_a_caller_that_fails_and_close_ends_the_wo
 
     client = Client("unix:/run/cofferdam/none.sock")
     timer = threading.Timer(1, interrupt)
-    timer.start()
 
     def fail() -> None:
         try:
@@ -74,9 +84,11 @@ def test_an_interrupt_ends_the_wait_of_a_caller_that_fails_and_close_ends_the_wo
             client._transport.afterwards(work)
 
     begun = time.monotonic()
+    timer.start()
     with pytest.raises(KeyboardInterrupt):
         fail()
     assert 0.9 < time.monotonic() - begun < IN_TIME
     assert not over.is_set()
+    assert "has not confirmed" in caplog.text
     client.close()
     assert over.wait(IN_TIME)

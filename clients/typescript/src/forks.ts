@@ -198,7 +198,8 @@ export async function fork(
     const sandboxes = made.forks.map(({ run, token }) => {
       const { runId, lease } = results.runInfo(run);
       const renewed = lease !== null && (options.keepAlive ?? keepAlive);
-      const keeping = renewed ? new Keeping(client, runId, lease, true) : null;
+      // It began when this fork was ready, and the answer came when all were.
+      const keeping = renewed ? new Keeping(client, runId, lease, false) : null;
       return Sandbox.ofClient(client, runId, { ...initial, token: token || null, keeping });
     });
     const failures = made.failures.map(({ reason, message, count }) => ({ reason, message, count }));
@@ -270,8 +271,8 @@ async function checked(
     return await sandbox.commands.run(check, options);
   } catch (error) {
     if (error instanceof CommandError) {
-      // A check that never ends is a result like any other.
-      return error.result;
+      // A check that never ends is a result like any other, and half a one of a run that was lost is none.
+      return error.reason === "RUN_LOST" ? null : error.result;
     }
     if (error instanceof RunNotReady) {
       return null;

@@ -249,7 +249,7 @@ function judged(process: Status, result: CommandResult, check: boolean): Command
     throw new CommandTimedOut("the command timed out", result, { reason: "TIMED_OUT", hint });
   }
   if (result.endedBy === "run-ended") {
-    throw new CommandStopped("the sandbox has ended", result, { reason: "CANCELLED" });
+    throw new CommandStopped(process.failure || "the sandbox has ended", result, { reason: "CANCELLED" });
   }
   const limit = LIMITS[result.endedBy];
   if (limit !== undefined) {

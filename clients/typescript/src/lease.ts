@@ -7,7 +7,7 @@ import { mayPass } from "./status.js";
 import type { Background } from "./transport.js";
 
 // Renewals in a lease: two may be late or lost.
-const RENEWALS = 3;
+export const RENEWALS = 3;
 // Seconds for one of them.
 const TIMEOUT = 10;
 
@@ -15,7 +15,7 @@ const TIMEOUT = 10;
 export class Keeping {
   readonly #work: Background;
 
-  /** `isNew`: the lease begins now. Of a run that was found, most of it may be over. */
+  /** `isNew`: the lease begins now. Of a run that was found or made a while ago, most of it may be over. */
   constructor(client: Client, runId: string, lease: number, isNew: boolean) {
     this.#work = client.transport.background((signal) => keep(client, runId, lease, isNew, signal));
   }

@@ -65,6 +65,7 @@ export class Member {
     try {
       const { node } = await this.ask.node.getNode({}, { timeout, signal });
       const info = results.nodeInfo(node, this.endpoint);
+      await this.#meet(info, { timeout, signal });
       this.#check(info);
       this.standing.answered(info);
       this.failure = null;
@@ -125,6 +126,18 @@ export class Member {
     };
   }
 
+  /** Has the node that the list gives this number answer first: this one may be a second address of it. */
+  async #meet(
+    { node: number }: NodeInfo,
+    options: { timeout: number; signal: AbortSignal | undefined },
+  ): Promise<void> {
+    const first = number === null || this.number !== null ? undefined : this.#numbers.get(number);
+    if (first?.instance === "") {
+      await first.look(options).catch(() => {});
+      options.signal?.throwIfAborted();
+    }
+  }
+
   #check({ node: number, instance }: NodeInfo): void {
     if (number === null) {
       throw new DaemonUnreachable(`${this.label} has no number: its configuration needs \`node.id\``);
@@ -135,9 +148,12 @@ export class Member {
     this.instance = instance;
     if (this.number === null) {
       const first = this.#numbers.get(number) ?? this;
-      if (first.instance !== "" && first.instance !== instance) {
-        const told = `says that it is node ${number}, as another daemon at ${first.endpoint} does`;
-        throw new DaemonUnreachable(`${this.label} ${told}`);
+      if (first !== this && first.instance !== instance) {
+        const told =
+          first.instance === ""
+            ? `which the list says of ${first.endpoint}, and that has not answered`
+            : `as another daemon at ${first.endpoint} does`;
+        throw new DaemonUnreachable(`${this.label} says that it is node ${number}, ${told}`);
       }
       this.isTwin = first !== this;
       if (!this.isTwin) {

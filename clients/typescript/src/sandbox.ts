@@ -11,7 +11,7 @@ import { Files } from "./files.js";
 import { type ForkOptions, type Forks, fork } from "./forks.js";
 import { type ForwardOptions, PortForward } from "./forward.js";
 import { Git } from "./git.js";
-import { Keeping } from "./lease.js";
+import { Keeping, RENEWALS } from "./lease.js";
 import { initial, type OnAwaitingApproval, type Options } from "./options.js";
 import { Pty } from "./pty.js";
 import * as requests from "./requests.js";
@@ -271,6 +271,7 @@ export class Sandbox implements AsyncDisposable {
     const { client, ownsClient } = connection(options);
     const origin: Origin = { ownsClient, deleteWorkspace: !requests.stays(workspace), token: null, keeping: null };
     let runId = "";
+    const begun = performance.now();
     try {
       const made = await client.runs.createRun(request, { timeout: CREATE_TIMEOUT, signal });
       runId = results.runInfo(made.run).runId;
@@ -279,7 +280,11 @@ export class Sandbox implements AsyncDisposable {
         throw new DaemonUnreachable("the connection was lost, and the run's token with it");
       }
       origin.token = made.token || null;
-      origin.keeping = renewed === null ? null : new Keeping(client, runId, renewed, requestId === "");
+      if (renewed !== null) {
+        // An answer that was lost and asked for again tells of a lease that began before.
+        const isNew = requestId === "" && performance.now() - begun < (renewed * 1000) / RENEWALS;
+        origin.keeping = new Keeping(client, runId, renewed, isNew);
+      }
       return new Sandbox(client, runId, initial(options), origin);
     } catch (error) {
       // A run that has a name can be asked for again.

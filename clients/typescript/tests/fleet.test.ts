@@ -6,15 +6,20 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
 import { setTimeout as delay, setImmediate as immediate } from "node:timers/promises";
+import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import {
   Base,
   Client,
+  CommandLost,
+  type CommandResult,
+  CommandTimedOut,
   DaemonTimedOut,
   DaemonUnreachable,
   Denied,
   Fleet,
   type FleetEvent,
+  type Gathered,
   InfrastructureError,
   InvalidArgument,
   type NodeInfo,
@@ -22,13 +27,16 @@ import {
   NotFound,
   Overloaded,
   RateLimited,
-  type Sandbox,
+  type RunInfo,
+  RunLost,
+  Sandbox,
   type Stream,
   Unavailable,
 } from "@cofferdam/sdk";
 import * as v1 from "@cofferdam/sdk/v1";
 import { Metadata, status } from "@grpc/grpc-js";
 import { draw, named, Position, read } from "../src/fleet-nodes.js";
+import { compare } from "../src/forks.js";
 import type { Member } from "../src/member.js";
 import { Members } from "../src/members.js";
 import { Clock, merged } from "../src/merge.js";
@@ -285,6 +293,36 @@ test("a daemon that says the number of another is no second address", async () =
   assert.deepEqual(await places(), first);
 });
 
+test("a daemon that says a listed number is held against the listed node first", async () => {
+  two.silentFor = 0.3;
+  two.runs.set("x", { runId: idOf(2, 1) });
+  const places = (runs: Gathered<RunInfo>) => [
+    [...runs].map(({ node }) => node),
+    runs.missing.map(({ endpoint }) => endpoint),
+  ];
+  {
+    await using fleet = await Fleet.open([two.listed, { id: null, endpoint: two.endpoint }]);
+    // A second address, although a list alone does not ask the node with the number about itself.
+    assert.deepEqual(places(await fleet.listRuns()), [[2], []]);
+  }
+  three.says = 2;
+  const listed = [two.listed, { id: null, endpoint: three.endpoint }];
+  {
+    await using fleet = await Fleet.open(listed);
+    const found = await fleet.listRuns();
+    assert.deepEqual(places(found), [[2], [three.endpoint]]);
+    assert.match(found.missing[0]?.failure ?? "", /says that it is node 2, as another daemon at/);
+  }
+  two.silentFor = 0;
+  two.kill();
+  await noticed();
+  three.runs.set("y", { runId: idOf(2, 2) });
+  await using fleet = await Fleet.open([...listed, one.listed]);
+  const found = await fleet.listRuns();
+  assert.deepEqual(places(found), [[], [two.endpoint, three.endpoint]]);
+  assert.match(found.missing[1]?.failure ?? "", /and that has not answered/);
+});
+
 test("a sandbox is found on the node that its id names", async () => {
   const runId = idOf(2, 1);
   two.runs.set("x", { runId });
@@ -473,6 +511,46 @@ test("a lease is renewed at once only of a run that was found, and until its end
   await delay(300);
   assert.equal(one.renewals, all);
   await assert.rejects(fleet.create({ ...PROFILE, keepAlive: true }), InvalidArgument);
+});
+
+test("a lease that began a while before the answer is renewed at once", async () => {
+  {
+    await using client = new Client({ endpoint: one.endpoint });
+    const options = { ...PROFILE, lease: 6, keepAlive: true, client };
+    await Sandbox.create(options);
+    await delay(300);
+    assert.equal(one.renewals, 0);
+    one.beforeAnswer = () => delay(2100);
+    await Sandbox.create(options);
+    // A third of the lease is two seconds, of which the first sandbox's have passed.
+    await eventually(async () => one.renewals === 2, "it is not renewed at once");
+  }
+  await using client = new Client({ endpoint: two.endpoint });
+  // The first of them may have been ready for long.
+  assert.equal((await client.fork("c", 3, { keepAlive: true })).length, 3);
+  await eventually(async () => two.renewals === 3, "forks are not renewed at once");
+});
+
+test("a check that was lost with its run has no result", async () => {
+  const result = { callId: "c", stdout: "half" } as CommandResult;
+  const outcomes = [
+    new CommandLost("the node was drained", result, { reason: "RUN_LOST" }),
+    new RunLost("the node was drained", { reason: "RUN_LOST" }),
+    new CommandTimedOut("too long", result, { reason: "TIMED_OUT" }),
+  ];
+  const sandboxes = outcomes.map((error, at) => {
+    const run = async () => {
+      throw error;
+    };
+    return { runId: `${at}`, commands: { run } } as unknown as Sandbox;
+  });
+  const runs = outcomes.map((_, at) => create(v1.ComparedRunSchema, { run: { runId: `${at}` } }));
+  const compareRuns = async () => create(v1.CompareRunsResponseSchema, { runs });
+  const compared = await compare({ checkpoints: { compareRuns } } as unknown as Client, sandboxes, "make test", {});
+  assert.deepEqual(
+    compared.runs.map(({ check }) => check),
+    [null, null, result],
+  );
 });
 
 test("nobody renews a lease whose sandbox was given to nobody, or whose fleet was closed", async () => {

@@ -257,8 +257,9 @@ export class Node {
       };
       this.#add(method, handle);
     };
-    const { runs, audit, node, approvals, alerts } = {
+    const { runs, checkpoints, audit, node, approvals, alerts } = {
       runs: v1.RunService.method,
+      checkpoints: v1.CheckpointService.method,
       audit: v1.AuditService.method,
       node: v1.NodeService.method,
       approvals: v1.ApprovalService.method,
@@ -312,6 +313,12 @@ export class Node {
       }
       await this.beforeAnswer();
       return { run };
+    });
+    unary(checkpoints.forkRun, ({ count }) => {
+      const forks = Array.from({ length: count }, (_, at) => ({
+        run: { runId: idOf(this.number, at), lease: { seconds: 3600n } },
+      }));
+      return { checkpoint: { checkpointId: "c" }, forks };
     });
     unary(runs.stopRun, ({ runId }) => {
       this.stopped.push(runId);

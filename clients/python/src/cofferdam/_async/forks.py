@@ -197,7 +197,8 @@ async def fork(
         sandbox._forks = forks
         seconds = _results.run_info(one.run).lease
         if keep_alive and seconds is not None:
-            sandbox._keeping.begin(client, sandbox.run_id, seconds, is_new=True)
+            # It began when this fork was ready, and the answer came when all were.
+            sandbox._keeping.begin(client, sandbox.run_id, seconds, is_new=False)
     return forks
 
 
@@ -222,8 +223,8 @@ async def _checked(sandbox: AsyncSandbox, check: str | Sequence[str], timeout: f
     try:
         return await sandbox.commands.run(check, timeout=timeout)
     except CommandError as error:
-        # A check that never ends is a result like any other.
-        return error.result
+        # A check that never ends is a result like any other, and half a one of a run that was lost is none.
+        return None if error.reason == "RUN_LOST" else error.result
     except RunNotReady:
         return None
 

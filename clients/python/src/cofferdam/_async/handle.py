@@ -191,7 +191,7 @@ def judged(process: v1.Process, result: CommandResult, check: bool) -> CommandRe
         hint = "Give a longer `timeout`, or none."
         raise errors.CommandTimedOut("the command timed out", result, reason="TIMED_OUT", hint=hint)
     if result.ended_by == "run-ended":
-        raise errors.CommandStopped("the sandbox has ended", result, reason="CANCELLED")
+        raise errors.CommandStopped(process.failure or "the sandbox has ended", result, reason="CANCELLED")
     if result.ended_by in LIMITS:
         raise errors.CommandStopped(process.failure, result, reason=LIMITS[result.ended_by])
     if check and not result.ok:

@@ -21,7 +21,7 @@ class Keeping:
         self.turn = Lock()
 
     def begin(self, client: AsyncClient, run_id: str, lease: float, *, is_new: bool) -> None:
-        """`is_new`: the lease begins now. Of a run that was found, most of it may be over."""
+        """`is_new`: the lease begins now. Of a run that was found or made a while ago, most of it may be over."""
         self._work = client._transport.background(lambda: keep(client, run_id, lease, is_new=is_new))
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,6 +76,7 @@ class Member:
         """
         try:
             response = await self.ask.node.get_node(v1.GetNodeRequest(), timeout=timeout or self.timeout)
+            await self._meet(response.node.node_id, timeout)
             self._check(response.node.node_id, response.node.instance)
             info = _results.node_info(response.node, self.endpoint)
         except Exception as error:
@@ -115,6 +117,13 @@ class Member:
         """What is known of it while it does not answer."""
         return NodeInfo(self.number, self.endpoint, "unreachable", failure=error.message)
 
+    async def _meet(self, number: int, timeout: float | None) -> None:
+        """Has the node that the list gives this number answer first: this one may be a second address of it."""
+        first = self._numbers.get(number)
+        if self.number is None and first is not None and not first.instance:
+            with suppress(CofferdamError):
+                await first.look(timeout)
+
     def _check(self, number: int, instance: str) -> None:
         if number == 0:
             raise DaemonUnreachable(f"{self.label} has no number: its configuration needs `node.id`")
@@ -124,9 +133,11 @@ class Member:
         self.instance = instance
         if self.number is None:
             first = self._numbers.setdefault(number, self)
-            if first.instance not in ("", instance):
-                told = f"{self.label} says that it is node {number}, as another daemon at {first.endpoint} does"
-                raise DaemonUnreachable(told)
+            if first is not self and first.instance != instance:
+                told = f"as another daemon at {first.endpoint} does"
+                if not first.instance:
+                    told = f"which the list says of {first.endpoint}, and that has not answered"
+                raise DaemonUnreachable(f"{self.label} says that it is node {number}, {told}")
             self.is_twin = first is not self
             self.number = number
             self._name(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -24,7 +25,7 @@ from cofferdam._async.files import Files
 from cofferdam._async.forks import AsyncForks, fork
 from cofferdam._async.forward import ErrorCallback, PortForward
 from cofferdam._async.git import Git
-from cofferdam._async.lease import Keeping
+from cofferdam._async.lease import RENEWALS, Keeping
 from cofferdam._async.pty import Pty
 from cofferdam._async.search import Search
 from cofferdam._async.sessions import Sessions
@@ -223,6 +224,7 @@ class AsyncSandbox:
                 stays = True
         options = Options(wait_for_approval, on_awaiting_approval, env=dict(env or {}))
         made: v1.CreateRunResponse | None = None
+        begun = time.monotonic()
         try:
             made = await client.runs.create_run(request, timeout=CREATE_TIMEOUT)
             if issue_token and not made.token:
@@ -240,7 +242,9 @@ class AsyncSandbox:
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
         sandbox._token = made.token or None
         if renewed is not None:
-            sandbox._keeping.begin(client, run_id, renewed, is_new=not request_id)
+            # An answer that was lost and asked for again tells of a lease that began before.
+            is_new = not request_id and time.monotonic() - begun < renewed / RENEWALS
+            sandbox._keeping.begin(client, run_id, renewed, is_new=is_new)
         return sandbox
 
     @classmethod

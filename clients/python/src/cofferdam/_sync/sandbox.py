@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -27,7 +28,7 @@ from cofferdam._sync.files import Files
 from cofferdam._sync.forks import Forks, fork
 from cofferdam._sync.forward import ErrorCallback, PortForward
 from cofferdam._sync.git import Git
-from cofferdam._sync.lease import Keeping
+from cofferdam._sync.lease import RENEWALS, Keeping
 from cofferdam._sync.pty import Pty
 from cofferdam._sync.search import Search
 from cofferdam._sync.sessions import Sessions
@@ -222,6 +223,7 @@ class Sandbox:
                 stays = True
         options = Options(wait_for_approval, on_awaiting_approval, env=dict(env or {}))
         made: v1.CreateRunResponse | None = None
+        begun = time.monotonic()
         try:
             made = client.runs.create_run(request, timeout=CREATE_TIMEOUT)
             if issue_token and not made.token:
@@ -239,7 +241,9 @@ class Sandbox:
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
         sandbox._token = made.token or None
         if renewed is not None:
-            sandbox._keeping.begin(client, run_id, renewed, is_new=not request_id)
+            # An answer that was lost and asked for again tells of a lease that began before.
+            is_new = not request_id and time.monotonic() - begun < renewed / RENEWALS
+            sandbox._keeping.begin(client, run_id, renewed, is_new=is_new)
         return sandbox
 
     @classmethod

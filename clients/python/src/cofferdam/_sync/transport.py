@@ -4,6 +4,7 @@ Written by hand, like its twin in `_async`; everything above it is the same in b
 """
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -73,6 +74,9 @@ class Background:
         self._call: Any = None
         self._holding = threading.Lock()
         self._is_ending = threading.Event()
+        # Not the thread's own: an interrupted `join` has Python before 3.13 take it for one that has ended.
+        self._is_over = threading.Event()
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="cofferdam", daemon=True)
         self._thread.start()
 
@@ -87,6 +91,8 @@ class Background:
             self._work()
         except BaseException as error:
             self._error = error
+        finally:
+            self._is_over.set()
 
     def hold(self, call: Any) -> None:
         """The work reads this stream now."""
@@ -101,12 +107,12 @@ class Background:
 
     @property
     def lives(self) -> bool:
-        return self._thread.is_alive()
+        # A process that was forked has no threads of the one before.
+        return not self._is_over.is_set() and self._process == os.getpid()
 
     def wait(self, timeout: float | None) -> bool:
         """Whether it has ended by itself, after so many seconds at most. Raises its error."""
-        if self._thread is not threading.current_thread():
-            self._thread.join(timeout)
+        self._join(timeout)
         if self.lives or self._is_ending.is_set():
             return False
         if self._error is not None:
@@ -125,8 +131,11 @@ class Background:
     def end(self) -> None:
         """Ends it, and waits for that."""
         self.cancel()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        self._join(None)
+
+    def _join(self, timeout: float | None) -> None:
+        if self.lives and self._thread is not threading.current_thread():
+            self._is_over.wait(timeout)
 
 
 def together(works: Sequence[Callable[[], Result]]) -> list[Result]:
