@@ -256,10 +256,9 @@ def test_a_lost_sandbox_is_no_result_and_never_comes_back_as_another(mortal: Dae
         assert caught.value.result.failed_by_infrastructure
         assert (caught.value.reason, caught.value.retry_safe) == ("RUN_LOST", False)
         assert caught.value.evidence["engine.exit_code"] == "137"
-        while sandbox.is_running():
+        while (info := sandbox.info()).state in ("ready", "stopping"):
             time.sleep(0.02)
         assert sandbox.failed_by_infrastructure()
-        info = sandbox.info()
         assert (info.state, info.failure_reason, info.failed_by_infrastructure) == ("failed", "RUN_LOST", True)
         with pytest.raises(RunLost) as refused:
             sandbox.files.list()

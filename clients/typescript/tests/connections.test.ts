@@ -169,7 +169,7 @@ test("a lost sandbox is no result and never comes back as another", async () => 
   assert(lost instanceof CommandLost && lost instanceof InfrastructureError);
   assert(lost.result.failedByInfrastructure && !lost.retrySafe);
   assert.deepEqual([lost.reason, lost.evidence["engine.exit_code"]], ["RUN_LOST", "137"]);
-  while (await sandbox.isRunning()) {
+  while (["ready", "stopping"].includes((await sandbox.info()).state)) {
     await delay(20);
   }
   const { state, failureReason, fault } = await sandbox.info();
