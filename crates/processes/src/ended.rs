@@ -1,36 +1,121 @@
-//! Records the end of a process. The record of its start is the record of its call, which has the same id.
+//! Puts the end of a process down to a party and records it. The record of its start is the record of its call, which has the same id.
+
+use std::time::Duration;
 
 use audit::{Event, Kind, Outcome, Status, Usage};
-use operations::{EndedBy, Evidence, Fault};
-use runs::record::EndCause;
+use operations::{EndedBy, Evidence, Fault, fault_of};
+use runs::record::{EndCause, Failed, Record};
+use runs::{OnStop, Run};
 use serde_json::json;
 use store::recording::Digest;
+use tokio::time::timeout;
 use wire::v1::{self, process::State};
 
 use crate::disk::{Known, ProcessFiles};
 use crate::input::Unrecorded;
+use crate::shared::Shared;
 
-/// Names the host as the cause of a process's end, if the process ended with its run and the host ended that: a drain of the node.
-///
-/// Clients that wait for the process or read its output see the cause. Returns the fact that shows it.
-pub(crate) fn put_down_to_the_host(process: &mut v1::Process, cause: Option<EndCause>) -> Option<Evidence> {
-    let shown = cause.and_then(EndCause::evidence).filter(|_| process.ended_by() == EndedBy::RunEnded)?;
-    process.failure = format!(
-        "the run of the process was ended by its node ({}): start it in a run on another node",
-        shown.value
-    );
-    Some(shown)
+/// Time in which a run without a worker gets another one, or ends.
+const DECIDED: Duration = Duration::from_secs(10);
+
+/// The end of a run, as far as its processes end with it.
+#[derive(Debug, Default)]
+pub(crate) struct RunEnd {
+    failed: Option<Failed>,
+    failure: Option<String>,
+    cause: Option<EndCause>,
+    /// The daemon stops and ends its runs.
+    is_of_stop: bool,
 }
 
-/// Returns the event of a process's end. `unrecorded` counts the input that the recording lacks, and `of_host` is the fact that shows
-/// that the host ended the run.
+impl RunEnd {
+    /// Returns the end of a run of an earlier daemon.
+    pub(crate) fn of(record: Record) -> Self {
+        let Record { failed, failure, end_cause: cause, .. } = record;
+        Self { failed, failure, cause, is_of_stop: false }
+    }
+
+    /// Returns the end of a run of this daemon.
+    pub(crate) fn now(run: &Run, shared: &Shared) -> Self {
+        let is_of_stop = shared.stop.is_cancelled() && shared.on_stop.now() == OnStop::End;
+        Self { is_of_stop, ..Self::of(run.record()) }
+    }
+
+    /// Waits until the run of a process that is gone has ended as well, or is seen to go on, and returns its end as far as it is known.
+    ///
+    /// The end of a container is first seen by the ends of its processes. Programs can bring these about, but not that end. The worker of
+    /// the run is missed within `missed` if the container has ended.
+    pub(crate) async fn decided(run: &Run, shared: &Shared, missed: Duration) -> Self {
+        let decided = async {
+            if timeout(missed, run.ended.cancelled()).await.is_ok() {
+                return;
+            }
+            let goes_on = run.lanes_for_review().is_ok_and(|lanes| lanes.guest().is_connected());
+            if !goes_on {
+                let _ = timeout(DECIDED, run.ended.cancelled()).await;
+            }
+        };
+        shared.stop.run_until_cancelled(decided).await;
+        Self::now(run, shared)
+    }
+
+    /// Returns true if the infrastructure has lost the run.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.failed.as_ref().is_some_and(|failed| failed.fault == Fault::Infrastructure)
+    }
+
+    /// Returns what happened, the party and the facts that show it. `None` if a client ended the run, or its time was over.
+    fn blame(&self, by: EndedBy) -> Option<(String, Fault, Vec<Evidence>)> {
+        let failed = || {
+            let failed = self.failed.as_ref()?;
+            let why = self.failure.as_deref().unwrap_or("its container is gone");
+            Some((format!("the run of the process failed: {why}"), failed.fault, failed.evidence.clone()))
+        };
+        if self.is_lost() {
+            return failed();
+        }
+        if let Some(shown) = self.cause.and_then(EndCause::evidence) {
+            let why = format!(
+                "the run of the process was ended by its node ({}): start it in a run on another node",
+                shown.value
+            );
+            return Some((why, Fault::Infrastructure, vec![shown]));
+        }
+        // A program can end the keeper of its process at any time, and a daemon that stops is no excuse for it.
+        if self.is_of_stop && by == EndedBy::RunEnded {
+            let why = "the daemon was stopped, and the run of the process was ended with it".to_owned();
+            return Some((why, Fault::Infrastructure, vec![Evidence::new("daemon.event", "stop")]));
+        }
+        failed()
+    }
+}
+
+/// Puts the early end of a process down to a party, for its clients and for the record.
+///
+/// A process that was ended or lost with its run has the party and the facts of the run's end. Any other end has the party that the same
+/// end of a command has.
+pub(crate) fn put_down(process: &mut v1::Process, run: &RunEnd) {
+    let by = process.ended_by();
+    let is_with_its_run = matches!(by, EndedBy::RunEnded | EndedBy::Interrupted);
+    let of_run = if is_with_its_run { run.blame(by) } else { None };
+    let (fault, evidence) = match of_run {
+        Some((why, fault, evidence)) => {
+            process.failure = why;
+            (Some(fault), evidence)
+        }
+        None => (fault_of(by), Vec::new()),
+    };
+    process.set_fault(fault.map_or(v1::Fault::Unspecified, Fault::to_wire));
+    process.evidence = evidence.iter().map(Evidence::to_wire).collect();
+}
+
+/// Returns the event of a process's end. `unrecorded` counts the input that the recording lacks.
 pub(crate) fn ended_event(
     files: &ProcessFiles,
     known: &Known,
     process: &v1::Process,
     recording: Option<&Digest>,
     unrecorded: Unrecorded,
-    of_host: Option<&Evidence>,
 ) -> Event {
     let itself = process.ended_by() == EndedBy::Unspecified;
     let status = match process.state() {
@@ -51,9 +136,12 @@ pub(crate) fn ended_event(
     if process.left_behind > 0 {
         facts["left_behind"] = process.left_behind.into();
     }
-    if let Some(Evidence { what, value }) = of_host {
-        facts["fault"] = Fault::Infrastructure.as_str().into();
-        facts["evidence"] = json!([{ "what": what, "value": value }]);
+    if let Some(fault) = Fault::of_wire(process.fault) {
+        facts["fault"] = fault.as_str().into();
+    }
+    if !process.evidence.is_empty() {
+        let shown = process.evidence.iter().map(|fact| json!({ "what": fact.what, "value": fact.value }));
+        facts["evidence"] = shown.collect();
     }
     if let Some(Digest { sha256, bytes }) = recording {
         facts["recording"] = json!({ "sha256": sha256, "bytes": bytes });
@@ -100,18 +188,40 @@ mod tests {
         v1::Process { state: State::Ended.into(), ended_by: by.into(), ..Default::default() }
     }
 
+    /// Returns a process that ended in this way while its run ended in that way.
+    fn put_down_by(by: EndedBy, run: &RunEnd) -> v1::Process {
+        let mut process = ended(by);
+        put_down(&mut process, run);
+        process
+    }
+
+    fn by_cause(cause: EndCause) -> RunEnd {
+        RunEnd { cause: Some(cause), ..RunEnd::default() }
+    }
+
+    fn failed(fault: Fault) -> RunEnd {
+        let evidence = vec![Evidence::new("engine.exit_code", 137)];
+        let failed = Failed { reason: "RUN_LOST".to_owned(), fault, evidence };
+        RunEnd { failed: Some(failed), failure: Some("it was killed".to_owned()), ..RunEnd::default() }
+    }
+
+    fn on_record(process: &v1::Process) -> (Outcome, serde_json::Value) {
+        let files = ProcessFiles::new(Path::new("/unused"), RunId::new(), CallId::new());
+        let known = Known::new(process, "uid:1", "alice", None, 0);
+        let event = ended_event(&files, &known, process, None, Unrecorded::default());
+        let outcome = event.outcome.unwrap();
+        let facts = outcome.facts.clone().unwrap();
+        (outcome, facts)
+    }
+
     #[test]
     fn a_process_that_a_drain_ends_names_the_drain_to_clients_and_on_record() {
-        let drained = Some(EndCause::NodeDrained);
-        let mut process = ended(EndedBy::RunEnded);
-        let shown = put_down_to_the_host(&mut process, drained).unwrap();
+        let process = put_down_by(EndedBy::RunEnded, &by_cause(EndCause::NodeDrained));
         assert!(process.failure.contains("ended by its node (node_drained)"), "{}", process.failure);
-        let files = ProcessFiles::new(Path::new("/unused"), RunId::new(), CallId::new());
-        let known = Known::new(&process, "uid:1", "alice", None, 0);
-        let event = |of_host| ended_event(&files, &known, &process, None, Unrecorded::default(), of_host);
-        let outcome = event(Some(&shown)).outcome.unwrap();
+        assert_eq!(process.fault(), v1::Fault::Infrastructure);
+        assert_eq!(process.evidence, [Evidence::new("run.end_cause", "node_drained").to_wire()]);
+        let (outcome, facts) = on_record(&process);
         assert_eq!((outcome.status, outcome.message.as_ref()), (Status::Failed, Some(&process.failure)));
-        let facts = outcome.facts.unwrap();
         assert_eq!(
             (&facts["ended_by"], &facts["fault"], &facts["evidence"]),
             (
@@ -120,23 +230,63 @@ mod tests {
                 &json!([{ "what": "run.end_cause", "value": "node_drained" }])
             )
         );
-        let of_a_client = event(None).outcome.unwrap().facts.unwrap();
-        assert_eq!((of_a_client.get("fault"), of_a_client.get("evidence")), (None, None));
+    }
+
+    #[test]
+    fn a_process_that_ends_with_its_run_has_the_party_and_the_facts_of_its_end() {
+        for by in [EndedBy::RunEnded, EndedBy::Interrupted] {
+            for (fault, to_clients) in
+                [(Fault::Infrastructure, v1::Fault::Infrastructure), (Fault::Program, v1::Fault::Program)]
+            {
+                let process = put_down_by(by, &failed(fault));
+                assert_eq!((process.fault(), process.ended_by()), (to_clients, by));
+                assert_eq!(process.evidence, [Evidence::new("engine.exit_code", 137).to_wire()]);
+                assert!(process.failure.ends_with("it was killed"), "{}", process.failure);
+                let (_, facts) = on_record(&process);
+                assert_eq!(facts["fault"], fault.as_str());
+                assert_eq!(facts["evidence"], json!([{ "what": "engine.exit_code", "value": "137" }]));
+            }
+        }
+        // A drain that the end of its daemon cut off has left a run that was being ended.
+        let cut_off = RunEnd { cause: Some(EndCause::NodeDrained), ..failed(Fault::Caller) };
+        let process = put_down_by(EndedBy::Interrupted, &cut_off);
+        assert_eq!(process.fault(), v1::Fault::Infrastructure);
+        assert_eq!(process.evidence, [Evidence::new("run.end_cause", "node_drained").to_wire()]);
+    }
+
+    #[test]
+    fn a_daemon_that_ends_its_runs_answers_for_their_processes_and_not_for_lost_keepers() {
+        let stopped = || RunEnd { is_of_stop: true, ..RunEnd::default() };
+        let process = put_down_by(EndedBy::RunEnded, &stopped());
+        assert_eq!(process.fault(), v1::Fault::Infrastructure);
+        assert_eq!(process.evidence, [Evidence::new("daemon.event", "stop").to_wire()]);
+        assert!(process.failure.contains("the daemon was stopped"), "{}", process.failure);
+        let process = put_down_by(EndedBy::Interrupted, &stopped());
+        assert_eq!((process.fault(), process.evidence.len()), (v1::Fault::Program, 0));
     }
 
     #[test]
     fn an_end_that_a_client_or_a_limit_brought_about_is_not_put_down_to_the_host() {
-        for (by, cause) in [
-            (EndedBy::RunEnded, None),
-            (EndedBy::RunEnded, Some(EndCause::Ttl)),
-            (EndedBy::RunEnded, Some(EndCause::Lease)),
-            (EndedBy::Killed, Some(EndCause::NodeDrained)),
-            (EndedBy::MemoryLimit, Some(EndCause::NodeDrained)),
-            (EndedBy::Unspecified, Some(EndCause::NodeDrained)),
+        let lost = || failed(Fault::Infrastructure);
+        for (by, run, fault) in [
+            (EndedBy::RunEnded, RunEnd::default(), v1::Fault::Caller),
+            (EndedBy::RunEnded, by_cause(EndCause::Ttl), v1::Fault::Caller),
+            (EndedBy::RunEnded, by_cause(EndCause::Lease), v1::Fault::Caller),
+            (EndedBy::Interrupted, RunEnd::default(), v1::Fault::Program),
+            (EndedBy::Killed, by_cause(EndCause::NodeDrained), v1::Fault::Caller),
+            (EndedBy::Killed, lost(), v1::Fault::Caller),
+            (EndedBy::Timeout, lost(), v1::Fault::Program),
+            (EndedBy::MemoryLimit, lost(), v1::Fault::Program),
+            (EndedBy::DiskQuota, lost(), v1::Fault::Policy),
+            (EndedBy::Unspecified, by_cause(EndCause::NodeDrained), v1::Fault::Unspecified),
+            (EndedBy::Unspecified, lost(), v1::Fault::Unspecified),
         ] {
-            let mut process = ended(by);
-            assert_eq!(put_down_to_the_host(&mut process, cause), None, "{by:?} {cause:?}");
-            assert_eq!(process, ended(by), "{by:?} {cause:?}");
+            let process = put_down_by(by, &run);
+            assert_eq!(process, v1::Process { fault: fault.into(), ..ended(by) }, "{run:?}");
+            let (_, facts) = on_record(&process);
+            let named = Fault::of_wire(process.fault).map(Fault::as_str);
+            assert_eq!(facts.get("fault").and_then(serde_json::Value::as_str), named, "{run:?}");
+            assert_eq!(facts.get("evidence"), None, "{run:?}");
         }
     }
 }

@@ -9,6 +9,7 @@
 //! next daemon does not know and ends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use audit::{Event, Kind};
 use executor::Left;
@@ -23,12 +24,17 @@ use wire::v1::{self, signal_process_request::Signal};
 
 use crate::cut::cut;
 use crate::disk::{Edition, Known, ProcessFiles};
-use crate::ended::{ended_event, put_down_to_the_host};
+use crate::ended::{RunEnd, ended_event, put_down};
 use crate::input::Unrecorded;
 use crate::owner::finish;
 use crate::process::{Ends, Order, Process};
 use crate::shared::Shared;
 use crate::table::Processes;
+
+/// Time in which the worker of the run is missed after the end of these processes, if their container has ended.
+///
+/// It comes after the interval at which their end is looked for. The entry counts as a living one meanwhile.
+const MISSED: Duration = Duration::from_millis(250);
 
 /// The call that left processes running, and its caller.
 pub struct LeftBy<'c> {
@@ -124,24 +130,31 @@ struct Owner {
 impl Owner {
     async fn own(self, left: Left, mut ends: Ends) {
         let left = Arc::new(left);
-        let Some(ended_by) = self.attend(&left, &mut ends).await else { return };
+        let Some(mut ended_by) = self.attend(&left, &mut ends).await else { return };
         ends.orders.close();
         ends.input.close();
         let (kill, metered) = end_shared(&left).await;
         if kill.left > 0 {
             self.run.fail_for_processes(kill.left, "that a command left").await;
         }
+        let ended_at = Timestamp::now().to_wire();
+        let of_run = match ended_by {
+            EndedBy::Unspecified => RunEnd::decided(&self.run, &self.shared, MISSED).await,
+            _ => RunEnd::now(&self.run, &self.shared),
+        };
+        if ended_by == EndedBy::Unspecified && of_run.is_lost() {
+            ended_by = EndedBy::RunEnded;
+        }
         let mut status = self.process.now();
         status.set_state(State::Ended);
         status.set_ended_by(ended_by);
         status.kill = Some(kill);
-        let of_host = put_down_to_the_host(&mut status, self.run.record().end_cause);
+        put_down(&mut status, &of_run);
         let usage = metered.over(worker_protocol::client::Usage::default());
         status.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
         status.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
-        status.ended_at = Some(Timestamp::now().to_wire());
-        let unrecorded = Unrecorded::default();
-        let event = ended_event(&self.files, &self.known, &status, None, unrecorded, of_host.as_ref());
+        status.ended_at = Some(ended_at);
+        let event = ended_event(&self.files, &self.known, &status, None, Unrecorded::default());
         if self.shared.audit.record(event).await.is_err() {
             tracing::error!(process = %self.files.id, "a process's end waits for the audit log");
         }

@@ -27,13 +27,15 @@ use wire::worker::v1::{
 };
 
 use crate::disk::{Edition, Known, ProcessFiles};
-use crate::ended::{ended_event, put_down_to_the_host};
+use crate::ended::{RunEnd, ended_event, put_down};
 use crate::input::Input;
 use crate::process::{Ends, Line, Order, Process};
 use crate::shared::Shared;
 
 /// Time that a keeper has to send the rest of its process's output.
 const DRAIN: Duration = Duration::from_secs(10);
+/// Time in which the worker of the run is missed after the loss of a keeper, if their container has ended.
+const MISSED: Duration = Duration::from_secs(1);
 /// Most bytes of one piece of output.
 const MOST: usize = 64 * 1024;
 
@@ -98,6 +100,11 @@ impl Owner {
         if kill.left > 0 {
             self.run.fail_for_processes(kill.left, "of a process").await;
         }
+        let ended_at = Timestamp::now().to_wire();
+        let of_run = match why {
+            Why::Lost(_) => RunEnd::decided(&self.run, &self.shared, MISSED).await,
+            _ => RunEnd::now(&self.run, &self.shared),
+        };
         let over_quota = self.run.disk.ended_since(began);
         let why = match (why, exit_of(&state).limit(over_quota, out_of_memory)) {
             (Why::Itself, Some(by)) => Why::Limit(by),
@@ -108,17 +115,16 @@ impl Owner {
             peak_memory_bytes: Some(state.peak_memory_bytes),
         });
         let mut status = self.status(&state, &why, kill);
-        let of_host = put_down_to_the_host(&mut status, self.run.record().end_cause);
+        put_down(&mut status, &of_run);
         status.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
         status.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
-        if !said_all && (of_host.is_some() || status.failure.is_empty()) {
+        if !said_all && (status.ended_by() == EndedBy::RunEnded || status.failure.is_empty()) {
             let between = if status.failure.is_empty() { "" } else { "; " };
             status.failure.push_str(between);
             status.failure.push_str("the end of its output was not read in time");
         }
-        status.ended_at = Some(Timestamp::now().to_wire());
-        let event =
-            ended_event(&self.files, &self.known, &status, recording.as_ref(), unrecorded, of_host.as_ref());
+        status.ended_at = Some(ended_at);
+        let event = ended_event(&self.files, &self.known, &status, recording.as_ref(), unrecorded);
         if self.shared.audit.record(event).await.is_err() {
             tracing::error!(process = %self.files.id, "a process's end waits for the audit log");
         }

@@ -12,7 +12,7 @@ use wire::v1::process::State;
 use wire::worker::v1::Attach;
 
 use crate::disk::{Edition, Known, ProcessFiles};
-use crate::ended::ended_event;
+use crate::ended::{RunEnd, ended_event, put_down};
 use crate::input::{Unrecorded, recording};
 use crate::leftovers::{Leftovers, name};
 use crate::output::Output;
@@ -130,12 +130,15 @@ impl Processes {
         status.set_state(State::Interrupted);
         status.set_ended_by(EndedBy::Interrupted);
         status.failure = why;
+        // A program of a run that lives on can have ended the keeper. A run that is gone has an end.
+        let of_run = self.shared().runs.get(files.run).map(RunEnd::of).unwrap_or_default();
+        put_down(&mut status, &of_run);
         status.kill = Some(kill);
         status.stdin_open = false;
         [status.stdout_bytes, status.stderr_bytes] = output.ends();
         status.ended_at = Some(Timestamp::now().to_wire());
         output.settle();
-        let event = ended_event(files, known, &status, None, Unrecorded::default(), None);
+        let event = ended_event(files, known, &status, None, Unrecorded::default());
         if self.shared().audit.enqueue(event).await.is_err() {
             tracing::error!(process = %files.id, "a process's end is not in the audit log");
         }

@@ -23841,6 +23841,12 @@ pub struct Process {
     /// output is not kept. 0: the entry is one process, started by `process`.
     #[prost(uint32, tag = "19")]
     pub left_behind: u32,
+    /// Party to which its early end is put down. FAULT_UNSPECIFIED while it lives, and if it ended by itself.
+    #[prost(enumeration = "Fault", tag = "20")]
+    pub fault: i32,
+    /// Facts that show whose failure its early end is. At most 16.
+    #[prost(message, repeated, tag = "21")]
+    pub evidence: ::prost::alloc::vec::Vec<Evidence>,
 }
 /// Nested message and enum types in `Process`.
 pub mod process {
