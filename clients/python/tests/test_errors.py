@@ -17,7 +17,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from cofferdam import Client, Sandbox, errors, v1
+from cofferdam import Client, Sandbox, _results, errors, v1
 from cofferdam._async.caller import Outcome, check_kept
 from cofferdam._async.commands import _judged
 from cofferdam._node import names_node
@@ -379,6 +379,36 @@ def test_a_process_that_ends_with_its_run_says_why(failure: str, told: str) -> N
         judged(process, CommandResult("p", None, b"half", b"", ended_by="run-ended"), check=True)
     assert type(stopped.value) is errors.CommandStopped
     assert (stopped.value.message, stopped.value.result.stdout) == (told, "half")
+
+
+@pytest.mark.parametrize(
+    ("state", "ended_by", "failure"),
+    [
+        (v1.Process.State.ENDED, v1.ExecResult.EndedBy.RUN_ENDED, "the node was drained"),
+        (v1.Process.State.INTERRUPTED, v1.ExecResult.EndedBy.INTERRUPTED, "the container was killed"),
+        (v1.Process.State.INTERRUPTED, v1.ExecResult.EndedBy.INTERRUPTED, ""),
+    ],
+)
+def test_a_process_that_the_host_ended_with_its_run_is_no_result_of_the_program(
+    state: v1.Process.State.ValueType, ended_by: v1.ExecResult.EndedBy.ValueType, failure: str
+) -> None:
+    process = v1.Process(state=state, ended_by=ended_by, failure=failure)
+    process.fault = v1.Fault.FAULT_INFRASTRUCTURE
+    process.evidence.add(what="run.end_cause", value="node_drained")
+    with pytest.raises(errors.CommandLost) as lost:
+        judged(process, _results.process(process, b"half", b""), check=False)
+    assert isinstance(lost.value, errors.InfrastructureError)
+    assert (lost.value.message, lost.value.reason) == (failure or "the command was lost", "RUN_LOST")
+    assert (lost.value.fault, lost.value.retry_safe) == ("infrastructure", False)
+    assert (lost.value.evidence["run.end_cause"], lost.value.result.stdout) == ("node_drained", "half")
+    info = _results.process_info(process)
+    assert info.failed_by_infrastructure
+    assert lost.value.result.failed_by_infrastructure
+    process.fault = v1.Fault.FAULT_PROGRAM
+    with pytest.raises(errors.CommandStopped) as own:
+        judged(process, _results.process(process, b"half", b""), check=False)
+    assert not isinstance(own.value, errors.InfrastructureError)
+    assert own.value.fault == "program"
 
 
 def test_a_check_that_was_lost_with_its_run_has_no_result() -> None:

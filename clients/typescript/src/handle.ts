@@ -1,7 +1,7 @@
 /** The handle of a command in the background. */
 
 import { either } from "./caller.js";
-import { CommandFailed, CommandInterrupted, CommandStopped, CommandTimedOut } from "./errors.js";
+import { CommandFailed, CommandInterrupted, CommandLost, CommandStopped, CommandTimedOut } from "./errors.js";
 import { type Deadline, deadline, left, type Process, Reading } from "./process.js";
 import * as results from "./results.js";
 import { Stream } from "./stream.js";
@@ -134,8 +134,8 @@ export class CommandHandle implements AsyncIterable<CommandOutput>, AsyncDisposa
    * Waits for its end, and for the callbacks that it was started with. Returns all output that the daemon has kept.
    *
    * A command that was killed has a result: exit code 137, `endedBy` is `killed`. Throws `CommandTimedOut` where its own time
-   * was over, `CommandStopped` where its sandbox or a limit ended it, `CommandInterrupted` where it was lost, each with the output as
-   * `result`; and what a callback throws.
+   * was over, `CommandStopped` where its sandbox or a limit ended it, `CommandInterrupted` where it was lost, `CommandLost` where
+   * the host, its engine or the daemon ended it or its sandbox, each with the output as `result`; and what a callback throws.
    */
   async wait(options: WaitOptions = {}): Promise<CommandResult> {
     const { onStdout, onStderr, check = false } = options;
@@ -241,6 +241,9 @@ function hears(listener: ProcessListener): boolean {
 
 /** The result, or the error that it stands for. */
 function judged(process: Status, result: CommandResult, check: boolean): CommandResult {
+  if (result.failedByInfrastructure) {
+    throw new CommandLost(process.failure || "the command was lost", result, { reason: "RUN_LOST" });
+  }
   if (process.state === State.INTERRUPTED) {
     throw new CommandInterrupted(process.failure || "the command was lost", result, { reason: "CANCELLED" });
   }

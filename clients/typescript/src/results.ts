@@ -195,6 +195,9 @@ export function processInfo(process: v1.Process | undefined): types.ProcessInfo 
     cpuTime: Number(it.cpuTimeUs) / 1e6,
     peakMemoryBytes: Number(it.peakMemoryBytes),
     leftBehind: it.leftBehind,
+    fault: faultOf(it.fault),
+    evidence: evidenceOf(it.evidence),
+    failedByInfrastructure: it.fault === v1.Fault.INFRASTRUCTURE,
   };
 }
 
@@ -216,6 +219,8 @@ export function ended(process: v1.Process, stdout: Uint8Array, stderr: Uint8Arra
     peakMemoryBytes: info.peakMemoryBytes,
     processesEnded: process.kill?.ended ?? 0,
     hint: "",
+    fault: info.fault,
+    evidence: info.evidence,
   });
 }
 

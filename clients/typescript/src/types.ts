@@ -420,7 +420,7 @@ export interface ProcessInfo {
   signal: number | null;
   /** Cause of its early end; empty: it ended by itself, or the cause is not known. */
   endedBy: EndedBy;
-  /** Why it was lost; empty otherwise. */
+  /** Why it was lost, or ended by a limit or with its sandbox by the host; empty otherwise. */
   failure: string;
   /** Bytes that it has written to standard output or its terminal. */
   stdoutSize: number;
@@ -439,6 +439,12 @@ export interface ProcessInfo {
    * and a signal reaches each. 0: the entry is one process, started by `process`.
    */
   leftBehind: number;
+  /** Whose failure its early end is; empty: it runs, or ended by itself. */
+  fault: Fault;
+  /** Facts that show whose failure it is, such as `run.end_cause`. */
+  evidence: Readonly<Record<string, string>>;
+  /** The host, its engine or the daemon ended it: it says nothing about the program. */
+  failedByInfrastructure: boolean;
 }
 
 export type SessionState = "idle" | "busy" | "replaced" | "closed";

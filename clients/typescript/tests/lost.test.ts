@@ -14,6 +14,8 @@ import {
   CertificateRefused,
   Client,
   CofferdamError,
+  CommandLost,
+  CommandStopped,
   DaemonUnreachable,
   InfrastructureError,
   NoConnection,
@@ -24,6 +26,8 @@ import {
   Unavailable,
 } from "@cofferdam/sdk";
 import * as v1 from "@cofferdam/sdk/v1";
+import { CommandHandle } from "../src/handle.js";
+import type { Process } from "../src/process.js";
 import { unreachable } from "../src/status.js";
 
 const place = mkdtempSync("/var/tmp/cofferdam-lost-");
@@ -205,4 +209,26 @@ test("a client that is not let in is no failure of the infrastructure", () => {
   }
   const silent = unreachable(`${start}connect ECONNREFUSED ${place}/none.sock`);
   assert(silent instanceof DaemonUnreachable && silent instanceof InfrastructureError && silent.retrySafe);
+});
+
+test("a process that the host ended with its sandbox is no result of the program", async () => {
+  const { ENDED, INTERRUPTED } = v1.Process_State;
+  for (const [state, failure] of [[ENDED, "the node was drained"] as const, [INTERRUPTED, ""] as const]) {
+    const endedBy = state === ENDED ? v1.ExecResult_EndedBy.RUN_ENDED : v1.ExecResult_EndedBy.INTERRUPTED;
+    const evidence = [{ what: "run.end_cause", value: "node_drained" }];
+    const status = create(v1.ProcessSchema, { state, endedBy, failure, evidence });
+    const process = { signal: () => undefined, ended: async () => {}, read: () => [], now: async () => status };
+    const handle = new CommandHandle(process as unknown as Process, {});
+    status.fault = v1.Fault.INFRASTRUCTURE;
+    const lost = await thrown(handle.wait());
+    assert(lost instanceof CommandLost && lost instanceof InfrastructureError && lost.result.failedByInfrastructure);
+    assert.deepEqual([lost.message, lost.reason], [failure || "the command was lost", "RUN_LOST"]);
+    assert.deepEqual([lost.fault, lost.retrySafe], ["infrastructure", false]);
+    assert.equal(lost.evidence["run.end_cause"], "node_drained");
+    assert((await handle.info()).failedByInfrastructure);
+    status.fault = v1.Fault.PROGRAM;
+    const own = await thrown(handle.wait());
+    assert(own instanceof CommandStopped && !(own instanceof InfrastructureError));
+    assert.equal(own.fault, "program");
+  }
 });

@@ -1,6 +1,6 @@
-//! The failure of a run in one line: the message, the reason, the party to which it is put down, and the facts that show it.
+//! The failure of a run or a process in one line: the message, the reason, the party to which it is put down, and the facts that show it.
 
-use wire::v1::{Fault, Run};
+use wire::v1::{Evidence, Fault, Process, Run};
 
 /// Describes why a run failed. Empty if it did not.
 pub fn of_run(run: &Run) -> String {
@@ -9,19 +9,32 @@ pub fn of_run(run: &Run) -> String {
     }
     let party = match run.fault() {
         Fault::Unspecified => String::new(),
-        fault => format!(", {}", fault.as_str_name().trim_start_matches("FAULT_")),
+        fault => format!(", {}", name(fault)),
     };
-    let shown: Vec<String> =
-        run.evidence.iter().map(|fact| format!("{}={}", fact.what, fact.value)).collect();
-    let shown = if shown.is_empty() { String::new() } else { format!(": {}", shown.join(" ")) };
-    format!("{} ({}{party}{shown})", run.failure, run.failure_reason)
+    format!("{} ({}{party}{})", run.failure, run.failure_reason, shown(&run.evidence))
+}
+
+/// Describes why a process was lost or ended early. Empty if it was not, or if its other facts say all of it.
+pub fn of_process(process: &Process) -> String {
+    match process.fault() {
+        _ if process.failure.is_empty() => String::new(),
+        Fault::Unspecified => process.failure.clone(),
+        fault => format!("{} ({}{})", process.failure, name(fault), shown(&process.evidence)),
+    }
+}
+
+fn name(fault: Fault) -> &'static str {
+    fault.as_str_name().trim_start_matches("FAULT_")
+}
+
+fn shown(evidence: &[Evidence]) -> String {
+    let shown: Vec<String> = evidence.iter().map(|fact| format!("{}={}", fact.what, fact.value)).collect();
+    if shown.is_empty() { String::new() } else { format!(": {}", shown.join(" ")) }
 }
 
 #[cfg(test)]
 mod tests {
-    use wire::v1::{Evidence, Fault, Run};
-
-    use super::of_run;
+    use super::*;
 
     #[test]
     fn a_failure_has_its_reason_and_what_shows_whose_it_is() {
@@ -41,5 +54,21 @@ mod tests {
             of_run(&lost),
             "gone (RUN_LOST, INFRASTRUCTURE: engine.exit_code=137 engine.oom_killed=false)"
         );
+    }
+
+    #[test]
+    fn a_failure_of_a_process_has_what_shows_whose_it_is() {
+        assert_eq!(of_process(&Process { fault: Fault::Caller.into(), ..Process::default() }), "");
+        let earlier = Process { failure: "drained".to_owned(), ..Process::default() };
+        assert_eq!(of_process(&earlier), "drained", "of a daemon that does not say");
+        let limit = Process { fault: Fault::Program.into(), ..earlier.clone() };
+        assert_eq!(of_process(&limit), "drained (PROGRAM)");
+        let (what, value) = ("run.end_cause".to_owned(), "node_drained".to_owned());
+        let lost = Process {
+            fault: Fault::Infrastructure.into(),
+            evidence: vec![Evidence { what, value }],
+            ..earlier
+        };
+        assert_eq!(of_process(&lost), "drained (INFRASTRUCTURE: run.end_cause=node_drained)");
     }
 }

@@ -203,6 +203,8 @@ def process_info(process: v1.Process) -> types.ProcessInfo:
         cpu_time=process.cpu_time_us / 1e6,
         peak_memory_bytes=process.peak_memory_bytes,
         left_behind=process.left_behind,
+        fault=fault_of(process.fault),
+        evidence=evidence_of(process.evidence),
     )
 
 
@@ -223,6 +225,8 @@ def process(process: v1.Process, stdout: bytes, stderr: bytes) -> CommandResult:
         cpu_time=info.cpu_time,
         peak_memory_bytes=info.peak_memory_bytes,
         processes_ended=process.kill.ended,
+        fault=info.fault,
+        evidence=info.evidence,
     )
 
 

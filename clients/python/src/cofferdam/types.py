@@ -415,7 +415,7 @@ class ProcessInfo:
     signal: int | None
     #: Cause of its early end; empty: it ended by itself, or the cause is not known.
     ended_by: EndedBy
-    #: Why it was lost; empty otherwise.
+    #: Why it was lost, or ended by a limit or with its sandbox by the host; empty otherwise.
     failure: str
     #: Bytes that it has written to standard output or its terminal.
     stdout_size: int
@@ -432,6 +432,15 @@ class ProcessInfo:
     #: Number of processes that a command left running, in a profile that keeps them. This entry represents all of them,
     #: and a signal reaches each. 0: the entry is one process, started by `process`.
     left_behind: int = 0
+    #: Whose failure its early end is; empty: it runs, or ended by itself.
+    fault: Fault = ""
+    #: Facts that show whose failure it is, such as `run.end_cause`.
+    evidence: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def failed_by_infrastructure(self) -> bool:
+        """The host, its engine or the daemon ended it: it says nothing about the program."""
+        return self.fault == "infrastructure"
 
 
 SessionState: TypeAlias = Literal["idle", "busy", "replaced", "closed"]

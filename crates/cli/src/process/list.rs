@@ -1,6 +1,7 @@
 //! `coffer process list`.
 
 use clap::Args;
+use command_context::failure::of_process;
 use wire::v1::process::State;
 use wire::v1::{ListProcessesRequest, Process};
 
@@ -55,7 +56,7 @@ fn render(processes: &[Process], now: &wire::Timestamp, page: &mut Output) {
     });
     page.table(&["PROCESS", "STATE", "END", "TAG", "AGE", "COMMAND"], rows);
     for process in processes.iter().filter(|process| !process.failure.is_empty()) {
-        page.own("  ").word(&end(&process.process_id)).own(": ").word(&process.failure).own("\n");
+        page.own("  ").word(&end(&process.process_id)).own(": ").word(&of_process(process)).own("\n");
     }
 }
 

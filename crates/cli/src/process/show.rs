@@ -1,6 +1,7 @@
 //! `coffer process show`.
 
 use clap::Args;
+use command_context::failure::of_process;
 use wire::v1::{ListProcessesRequest, Process};
 
 use super::{list, select};
@@ -49,7 +50,7 @@ pub(crate) fn facts(process: &Process) -> Vec<(&'static str, String)> {
         ("run", process.run_id.clone()),
         ("state", process.state().as_str_name().into()),
         ("end", Some(list::how(process)).filter(|end| end != "-").unwrap_or_default()),
-        ("failure", process.failure.clone()),
+        ("failure", of_process(process)),
         ("tag", request.tag.clone()),
         ("command", list::command(&request) + cut),
         ("directory", request.cwd),

@@ -95,7 +95,8 @@ class CommandHandle:
 
         A command that was killed has a result: exit code 137, `ended_by` is `killed`. Raises `CommandTimedOut` where its
         own time was over, `CommandStopped` where its sandbox or a limit ended it, `CommandInterrupted` where it was
-        lost, each with the output as `result`; and what a callback raises.
+        lost, `CommandLost` where the host, its engine or the daemon ended it or its sandbox, each with the output as
+        `result`; and what a callback raises.
         """
         until = deadline(timeout)
         if self._pump is not None:
@@ -184,6 +185,8 @@ class CommandHandle:
 
 def judged(process: v1.Process, result: CommandResult, check: bool) -> CommandResult:
     """The result, or the error that it stands for."""
+    if result.failed_by_infrastructure:
+        raise errors.CommandLost(process.failure or "the command was lost", result, reason="RUN_LOST")
     if process.state == v1.Process.State.INTERRUPTED:
         raise errors.CommandInterrupted(process.failure or "the command was lost", result, reason="CANCELLED")
     if result.timed_out:
