@@ -201,7 +201,7 @@ async fn a_deadline_ends_the_runs_with_the_cause_of_the_drain() {
         "{failure:?}"
     );
     let fact = v1::Evidence { what: "run.end_cause".to_owned(), value: "node_drained".to_owned() };
-    assert_eq!(failure.evidence, [fact]);
+    assert_eq!(failure.evidence, std::slice::from_ref(&fact));
     // Its answer has the output up to then, as one that timed out has.
     let Some(Answer::Exec(result)) = cut.kind() else { panic!("{cut:?}") };
     assert_eq!((result.stdout.as_str(), result.ended_by()), ("so far\n", EndedBy::RunEnded), "{result:?}");
@@ -217,10 +217,12 @@ async fn a_deadline_ends_the_runs_with_the_cause_of_the_drain() {
     assert_eq!(reason(&typed), "RUN_LOST", "{typed}");
     let shown = facts(&typed, ["fault", "evidence.run.end_cause"]);
     assert_eq!(shown, ["INFRASTRUCTURE", "node_drained"], "{typed}");
-    // A process names the drain to those that wait for it, to readers of its output, and on record.
+    // A process has the same party and fact, for those that wait for it, for readers of its output, and on record.
     let ended = outlived.await.unwrap();
     assert_eq!((ended.state(), ended.ended_by()), (ProcessState::Ended, EndedBy::RunEnded), "{ended:?}");
     assert!(ended.failure.contains("node_drained"), "{ended:?}");
+    assert_eq!(ended.fault(), v1::Fault::Infrastructure, "{ended:?}");
+    assert_eq!(ended.evidence, [fact], "{ended:?}");
     assert_eq!(busy.all_of(&started).await.process, Some(ended));
     let run_id = busy.id().to_owned();
     let ends = busy.clients.events(&run_id, "process_ended").await;

@@ -501,3 +501,30 @@ async fn a_keeper_that_is_lost_at_its_start_is_started_again() {
     }
     assert!(was_killed, "no keeper was seen in twenty starts");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_is_killed_from_outside_loses_its_processes_to_the_infrastructure() {
+    let mut daemon = Daemon::start().await;
+    let mut run = harness_run(&daemon).await;
+    let started = run.start(command(&["sleep", "1000"])).await.process_id;
+    let session = run.open().await;
+    let left = run.call(calls::shell("sleep 1001 &")).await.unwrap().call_id;
+    let killed = harness::docker().args(["kill", &run.run.container_id]).output().unwrap();
+    assert!(killed.status.success(), "{killed:?}");
+    for id in [&started, &session, &left] {
+        let lost = run.waited(id).await;
+        assert_eq!(lost.fault(), v1::Fault::Infrastructure, "{lost:?}");
+        let is_kill = |fact: &v1::Evidence| fact.what == "engine.exit_code" && fact.value == "137";
+        assert!(lost.evidence.iter().any(is_kill), "{lost:?}");
+        assert!(lost.failure.starts_with("the run of the process failed: "), "{lost:?}");
+        let end = ended_record(&mut run, id).await;
+        assert_eq!(end["outcome"]["facts"]["fault"], "INFRASTRUCTURE", "{end}");
+    }
+    // The next daemon knows it.
+    daemon.kill().await;
+    daemon.launch().await;
+    let mut run = RunHandle { clients: daemon.connect().await, ..run };
+    let listed = run.listed().await;
+    assert_eq!(listed.len(), 3, "{listed:?}");
+    assert!(listed.iter().all(|lost| lost.fault() == v1::Fault::Infrastructure), "{listed:?}");
+}

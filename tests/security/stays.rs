@@ -133,6 +133,7 @@ async fn s4_a_killed_keeper_ends_only_its_own_process() {
     }
     let lost = run.waited(&victim).await;
     assert_eq!((lost.state(), lost.ended_by()), (State::Interrupted, EndedBy::Interrupted), "{lost:?}");
+    assert_eq!((lost.fault(), lost.evidence.len()), (harness::v1::Fault::Program, 0), "{lost:?}");
     assert_eq!(lost.kill.unwrap().left, 0);
     assert_eq!(run.feed(&other, 0, b"alive\n", true).await.unwrap().offset, 6);
     assert_eq!(run.all_of(&other).await.text(), "alive\n");
