@@ -81,7 +81,7 @@ impl RunEnd {
             );
             return Some((why, Fault::Infrastructure, vec![shown]));
         }
-        // A program can end the keeper of its process at any time, and a daemon that stops is no excuse for it.
+        // The stop does not explain a lost keeper, which a program can end at any time.
         if self.is_of_stop && by == EndedBy::RunEnded {
             let why = "the daemon was stopped, and the run of the process was ended with it".to_owned();
             return Some((why, Fault::Infrastructure, vec![Evidence::new("daemon.event", "stop")]));
