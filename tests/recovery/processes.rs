@@ -67,6 +67,7 @@ async fn process_with_unreadable_record_is_interrupted() {
     let mut run = RunHandle { clients: daemon.connect().await, ..run };
     let check = |lost: &Process| {
         assert_eq!((lost.state(), lost.ended_by()), (State::Interrupted, EndedBy::Interrupted), "{lost:?}");
+        assert_eq!(lost.fault(), harness::v1::Fault::Infrastructure, "{lost:?}");
         assert!(lost.failure.contains("cannot read") && lost.ended_at.is_some(), "{lost:?}");
         let kill = lost.kill.as_ref().unwrap();
         assert!(kill.ended >= 2 && kill.left == 0, "{kill:?}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use audit::{Event, Kind, Outcome, Status, Usage};
 use operations::{EndedBy, Evidence, Fault, fault_of};
-use runs::record::{EndCause, Failed, Record};
+use runs::record::{EndCause, Failed, Record, State as RunState};
 use runs::{OnStop, Run};
 use serde_json::json;
 use store::recording::Digest;
@@ -15,8 +15,8 @@ use crate::disk::{Known, ProcessFiles};
 use crate::input::Unrecorded;
 use crate::shared::Shared;
 
-/// Time in which a run without a worker gets another one, or ends.
-const DECIDED: Duration = Duration::from_secs(10);
+/// Time in which a run without a worker gets another one, or ends: longer than it takes to find out how its container ended.
+const DECIDED: Duration = Duration::from_secs(20);
 
 /// The end of a run, as far as its processes end with it.
 #[derive(Debug, Default)]
@@ -24,20 +24,21 @@ pub(crate) struct RunEnd {
     failed: Option<Failed>,
     failure: Option<String>,
     cause: Option<EndCause>,
-    /// The daemon stops and ends its runs.
+    /// The daemon was stopping, and ended its runs, when the process ended.
     is_of_stop: bool,
+    /// A client or its time ended it under an earlier daemon.
+    has_stopped: bool,
 }
 
 impl RunEnd {
     /// Returns the end of a run of an earlier daemon.
     pub(crate) fn of(record: Record) -> Self {
-        let Record { failed, failure, end_cause: cause, .. } = record;
-        Self { failed, failure, cause, is_of_stop: false }
+        let Record { failed, failure, end_cause: cause, state, .. } = record;
+        Self { failed, failure, cause, is_of_stop: false, has_stopped: state == RunState::Stopped }
     }
 
-    /// Returns the end of a run of this daemon.
-    pub(crate) fn now(run: &Run, shared: &Shared) -> Self {
-        let is_of_stop = shared.stop.is_cancelled() && shared.on_stop.now() == OnStop::End;
+    /// Returns the end of a run of this daemon. `is_of_stop` says what [`ends_runs`] said when the process ended.
+    pub(crate) fn now(run: &Run, is_of_stop: bool) -> Self {
         Self { is_of_stop, ..Self::of(run.record()) }
     }
 
@@ -56,7 +57,8 @@ impl RunEnd {
             }
         };
         shared.stop.run_until_cancelled(decided).await;
-        Self::now(run, shared)
+        // A drain is seen before it ends a keeper, and explains none that was lost before.
+        Self { cause: None, ..Self::of(run.record()) }
     }
 
     /// Returns true if the infrastructure has lost the run.
@@ -81,13 +83,18 @@ impl RunEnd {
             );
             return Some((why, Fault::Infrastructure, vec![shown]));
         }
-        // The stop does not explain a lost keeper, which a program can end at any time.
-        if self.is_of_stop && by == EndedBy::RunEnded {
+        // The stop does not explain a lost keeper, which a program can end at any time, or a run that ended before.
+        if self.is_of_stop && self.failed.is_none() && self.cause.is_none() && by == EndedBy::RunEnded {
             let why = "the daemon was stopped, and the run of the process was ended with it".to_owned();
             return Some((why, Fault::Infrastructure, vec![Evidence::new("daemon.event", "stop")]));
         }
         failed()
     }
+}
+
+/// Returns true if the daemon stops and ends its runs.
+pub(crate) fn ends_runs(shared: &Shared) -> bool {
+    shared.stop.is_cancelled() && shared.on_stop.now() == OnStop::End
 }
 
 /// Puts the early end of a process down to a party, for its clients and for the record.
@@ -103,6 +110,7 @@ pub(crate) fn put_down(process: &mut v1::Process, run: &RunEnd) {
             process.failure = why;
             (Some(fault), evidence)
         }
+        None if run.has_stopped && is_with_its_run => (fault_of(EndedBy::RunEnded), Vec::new()),
         None => (fault_of(by), Vec::new()),
     };
     process.set_fault(fault.map_or(v1::Fault::Unspecified, Fault::to_wire));
@@ -263,6 +271,12 @@ mod tests {
         assert!(process.failure.contains("the daemon was stopped"), "{}", process.failure);
         let process = put_down_by(EndedBy::Interrupted, &stopped());
         assert_eq!((process.fault(), process.evidence.len()), (v1::Fault::Program, 0));
+        // A run that ended before the stop.
+        let by_program = RunEnd { is_of_stop: true, ..failed(Fault::Program) };
+        let by_time = RunEnd { is_of_stop: true, ..by_cause(EndCause::Ttl) };
+        for (run, fault) in [(by_program, v1::Fault::Program), (by_time, v1::Fault::Caller)] {
+            assert_eq!(put_down_by(EndedBy::RunEnded, &run).fault(), fault, "{run:?}");
+        }
     }
 
     #[test]
@@ -273,6 +287,7 @@ mod tests {
             (EndedBy::RunEnded, by_cause(EndCause::Ttl), v1::Fault::Caller),
             (EndedBy::RunEnded, by_cause(EndCause::Lease), v1::Fault::Caller),
             (EndedBy::Interrupted, RunEnd::default(), v1::Fault::Program),
+            (EndedBy::Interrupted, RunEnd { has_stopped: true, ..RunEnd::default() }, v1::Fault::Caller),
             (EndedBy::Killed, by_cause(EndCause::NodeDrained), v1::Fault::Caller),
             (EndedBy::Killed, lost(), v1::Fault::Caller),
             (EndedBy::Timeout, lost(), v1::Fault::Program),

@@ -24,7 +24,7 @@ use wire::v1::{self, signal_process_request::Signal};
 
 use crate::cut::cut;
 use crate::disk::{Edition, Known, ProcessFiles};
-use crate::ended::{RunEnd, ended_event, put_down};
+use crate::ended::{RunEnd, ended_event, ends_runs, put_down};
 use crate::input::Unrecorded;
 use crate::owner::finish;
 use crate::process::{Ends, Order, Process};
@@ -34,7 +34,7 @@ use crate::table::Processes;
 /// Time in which the worker of the run is missed after the end of these processes, if their container has ended.
 ///
 /// It comes after the interval at which their end is looked for. The entry counts as a living one meanwhile.
-const MISSED: Duration = Duration::from_millis(250);
+const MISSED: Duration = Duration::from_secs(1);
 
 /// The call that left processes running, and its caller.
 pub struct LeftBy<'c> {
@@ -131,6 +131,7 @@ impl Owner {
     async fn own(self, left: Left, mut ends: Ends) {
         let left = Arc::new(left);
         let Some(mut ended_by) = self.attend(&left, &mut ends).await else { return };
+        let is_of_stop = ends_runs(&self.shared);
         ends.orders.close();
         ends.input.close();
         let (kill, metered) = end_shared(&left).await;
@@ -140,7 +141,7 @@ impl Owner {
         let ended_at = Timestamp::now().to_wire();
         let of_run = match ended_by {
             EndedBy::Unspecified => RunEnd::decided(&self.run, &self.shared, MISSED).await,
-            _ => RunEnd::now(&self.run, &self.shared),
+            _ => RunEnd::now(&self.run, is_of_stop),
         };
         if ended_by == EndedBy::Unspecified && of_run.is_lost() {
             ended_by = EndedBy::RunEnded;

@@ -27,7 +27,7 @@ use wire::worker::v1::{
 };
 
 use crate::disk::{Edition, Known, ProcessFiles};
-use crate::ended::{RunEnd, ended_event, put_down};
+use crate::ended::{RunEnd, ended_event, ends_runs, put_down};
 use crate::input::Input;
 use crate::process::{Ends, Line, Order, Process};
 use crate::shared::Shared;
@@ -81,6 +81,7 @@ impl Owner {
         if matches!(why, Why::Left) {
             return;
         }
+        let is_of_stop = ends_runs(&self.shared);
         let (stdin_bytes, _) = self.input.state();
         ends.status.send_modify(|status| status.stdin_bytes = stdin_bytes);
         ends.orders.close();
@@ -103,8 +104,13 @@ impl Owner {
         let ended_at = Timestamp::now().to_wire();
         let of_run = match why {
             Why::Lost(_) => RunEnd::decided(&self.run, &self.shared, MISSED).await,
-            _ => RunEnd::now(&self.run, &self.shared),
+            _ => RunEnd::now(&self.run, is_of_stop),
         };
+        let leaves = self.shared.stop.is_cancelled() && !ends_runs(&self.shared);
+        if matches!(why, Why::Lost(_)) && leaves && !of_run.is_lost() {
+            // The next daemon sees whether the run is lost, too.
+            return;
+        }
         let over_quota = self.run.disk.ended_since(began);
         let why = match (why, exit_of(&state).limit(over_quota, out_of_memory)) {
             (Why::Itself, Some(by)) => Why::Limit(by),

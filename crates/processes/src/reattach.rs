@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use executor::{Lanes, leave};
-use operations::{EndedBy, KillEvidence};
+use operations::{EndedBy, Evidence, KillEvidence};
 use refusal::chain;
 use runs::record::Spec;
 use timestamp::{Timestamp, UnixMillis};
@@ -90,7 +90,7 @@ impl Processes {
             (Ok(_), None) => {}
             (Err((why, kill)), _) => {
                 let why = format!("the daemon was restarted, and the process could not be reattached: {why}");
-                self.interrupted(files, &known, status, output, (why, kill)).await;
+                self.interrupted(files, &known, status, output, (why, kill), false).await;
             }
         }
         Ok(())
@@ -114,11 +114,11 @@ impl Processes {
             run.fail_for_processes(kill.left, "of a process").await;
         }
         let why = "the daemon was restarted and cannot read its record of the process".to_owned();
-        self.interrupted(files, &known, status, output, (why, kill)).await;
+        self.interrupted(files, &known, status, output, (why, kill), true).await;
         Ok(())
     }
 
-    /// Closes a process that was lost with an earlier daemon, and has no processes left.
+    /// Closes a process that was lost with an earlier daemon, and has no processes left. `is_of_daemon`: for want of its record.
     async fn interrupted(
         &self,
         files: &ProcessFiles,
@@ -126,6 +126,7 @@ impl Processes {
         mut status: v1::Process,
         output: Arc<Output>,
         (why, kill): (String, KillEvidence),
+        is_of_daemon: bool,
     ) {
         status.set_state(State::Interrupted);
         status.set_ended_by(EndedBy::Interrupted);
@@ -133,6 +134,10 @@ impl Processes {
         // A program of a run that lives on can have ended the keeper. A run that is gone has an end.
         let of_run = self.shared().runs.get(files.run).map(RunEnd::of).unwrap_or_default();
         put_down(&mut status, &of_run);
+        if is_of_daemon && !of_run.is_lost() {
+            status.set_fault(v1::Fault::Infrastructure);
+            status.evidence = vec![Evidence::new("daemon.event", "restart").to_wire()];
+        }
         status.kill = Some(kill);
         status.stdin_open = false;
         [status.stdout_bytes, status.stderr_bytes] = output.ends();
