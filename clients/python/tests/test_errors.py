@@ -17,7 +17,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from cofferdam import Client, Sandbox, _results, errors, v1
+from cofferdam import Client, Sandbox, Session, _results, errors, v1
 from cofferdam._async.caller import Outcome, check_kept
 from cofferdam._async.commands import _judged
 from cofferdam._node import names_node
@@ -409,6 +409,36 @@ def test_a_process_that_the_host_ended_with_its_run_is_no_result_of_the_program(
         judged(process, _results.process(process, b"half", b""), check=False)
     assert not isinstance(own.value, errors.InfrastructureError)
     assert own.value.fault == "program"
+
+
+@pytest.mark.parametrize("use", ["run", "type", "interrupt"])
+def test_a_session_that_the_host_ended_with_its_run_is_no_end_of_its_shell(use: str) -> None:
+    process = v1.Process(state=v1.Process.State.INTERRUPTED, failure="the container was killed")
+    process.fault = v1.Fault.FAULT_INFRASTRUCTURE
+    process.evidence.add(what="engine.exit_code", value="137")
+    shown = v1.SessionResult(state=v1.SessionResult.State.ENDED, output="half")
+
+    def wait_process(*_: object, **__: object) -> v1.WaitProcessResponse:
+        if deleted:
+            raise errors.NotFound("no such run", reason="NOT_FOUND")
+        return v1.WaitProcessResponse(process=process)
+
+    client = SimpleNamespace(
+        processes=SimpleNamespace(wait_process=wait_process),
+        sessions=SimpleNamespace(interrupt_session=lambda *_, **__: v1.InterruptSessionResponse(result=shown)),
+    )
+    made = SimpleNamespace(client=client, run_id="r", result=lambda _: SimpleNamespace(session=shown))
+    session, deleted = Session(cast(Any, made), "s"), False
+    given = () if use == "interrupt" else ("make",)
+    with pytest.raises(errors.CommandLost, match="the container was killed") as lost:
+        getattr(session, use)(*given)
+    assert isinstance(lost.value, errors.InfrastructureError)
+    assert (lost.value.result.stdout, lost.value.evidence["engine.exit_code"]) == ("half", "137")
+    process.fault = v1.Fault.FAULT_PROGRAM
+    ended = getattr(session, use)(*given)
+    assert (ended.state, ended.output) == ("ended", "half")
+    process.fault, deleted = v1.Fault.FAULT_INFRASTRUCTURE, True
+    assert getattr(session, use)(*given) == ended
 
 
 def test_a_check_that_was_lost_with_its_run_has_no_result() -> None:

@@ -55,7 +55,8 @@ const GRACE = 2;
  *
  * The image must have the program that `pathToClaudeCodeExecutable` names, and the profile must allow `process` (as `harness`
  * does). The process has no variable of this host that `options.env` does not name. A start that is refused is the event
- * `error`, as of a program that cannot be run.
+ * `error`, as of a program that cannot be run, and so is `CommandLost`: a process that the host, its engine or the daemon ended
+ * has no exit.
  */
 export function spawnClaudeCodeProcess(
   sandbox: Sandbox,

@@ -154,10 +154,12 @@ export class CommandHandle implements AsyncIterable<CommandOutput>, AsyncDisposa
     return judged(process, results.ended(process, reading.stdout.whole(), reading.stderr.whole()), check);
   }
 
-  /** @internal Waits for its end alone. */
+  /** @internal Waits for its end alone. Throws `CommandLost`, without output, where the infrastructure ended it. */
   async ended(): Promise<ProcessInfo> {
     await this.#process.ended(undefined, this.#process.signal());
-    return await this.info();
+    const process = this.#seen(await this.#process.now());
+    checkNotLost(process.failure, results.ended(process, new Uint8Array(), new Uint8Array()));
+    return results.processInfo(process);
   }
 
   /**
@@ -239,11 +241,16 @@ function hears(listener: ProcessListener): boolean {
   return Object.values(listener).some((callback) => callback !== undefined);
 }
 
+/** Throws `CommandLost` where the end of a process says nothing about its program. `why`: its `failure`. */
+export function checkNotLost(why: string, result: CommandResult): void {
+  if (result.failedByInfrastructure) {
+    throw new CommandLost(why || "the command was lost", result, { reason: "RUN_LOST" });
+  }
+}
+
 /** The result, or the error that it stands for. */
 function judged(process: Status, result: CommandResult, check: boolean): CommandResult {
-  if (result.failedByInfrastructure) {
-    throw new CommandLost(process.failure || "the command was lost", result, { reason: "RUN_LOST" });
-  }
+  checkNotLost(process.failure, result);
   if (process.state === State.INTERRUPTED) {
     throw new CommandInterrupted(process.failure || "the command was lost", result, { reason: "CANCELLED" });
   }

@@ -2,10 +2,12 @@
 
 import type { Caller } from "./caller.js";
 import { NotFound } from "./errors.js";
+import { checkNotLost } from "./handle.js";
 import { between } from "./output.js";
 import { connect, start } from "./process.js";
 import * as requests from "./requests.js";
 import * as results from "./results.js";
+import { now } from "./stdin.js";
 import type { PtySize, SessionInfo, SessionResult } from "./types.js";
 import type * as v1 from "./v1.js";
 
@@ -79,8 +81,8 @@ export class Session implements AsyncDisposable {
    * Runs shell code in the session's own shell: any number of lines, at most 64 KiB.
    *
    * An exit code other than 0 is a result like any other. Throws `PreconditionFailed` while a command runs in it and where it
-   * has ended, `Interrupted` where the daemon ended meanwhile (the command runs on: `type("")` waits for it),
-   * `InvalidArgument`, `Denied`, `ApprovalRequired` and others.
+   * has ended, `Interrupted` where the daemon ended meanwhile (the command runs on: `type("")` waits for it), `CommandLost`
+   * where the host, its engine or the daemon ends the session, `InvalidArgument`, `Denied`, `ApprovalRequired` and others.
    */
   async run(command: string, options: UseOptions = {}): Promise<SessionResult> {
     return await this.#use({ command }, options);
@@ -98,7 +100,7 @@ export class Session implements AsyncDisposable {
   /**
    * Interrupts the program that runs, and returns when the session takes commands again.
    *
-   * Where a `run` waits elsewhere, that one has the output.
+   * Where a `run` waits elsewhere, that one has the output. Throws `CommandLost` as `run` does.
    */
   async interrupt(options: InterruptOptions = {}): Promise<SessionResult> {
     const { attempts = ATTEMPTS, timeout = PAUSE, expect = [] } = options;
@@ -150,8 +152,30 @@ export class Session implements AsyncDisposable {
     return await this.#shown(await this.#caller.result({ kind: { case: "session", value } }, signal));
   }
 
-  /** What was too long for the answer is in the output of the session's process, as far as that is kept. */
   async #shown(result: v1.SessionResult): Promise<SessionResult> {
+    const shown = await this.#whole(result);
+    if (shown.state === "ended") {
+      await this.#checkNotLost(shown.output);
+    }
+    return shown;
+  }
+
+  /** The answer does not say whose failure the end of the shell is; its process does. */
+  async #checkNotLost(output: string): Promise<void> {
+    const { client, options, runId } = this.#caller;
+    try {
+      const process = await now(client.processes, { runId, processId: this.sessionId }, options.signal);
+      checkNotLost(process.failure, results.ended(process, Buffer.from(output), new Uint8Array()));
+    } catch (error) {
+      // The run may have been deleted meanwhile.
+      if (!(error instanceof NotFound)) {
+        throw error;
+      }
+    }
+  }
+
+  /** What was too long for the answer is in the output of the session's process, as far as that is kept. */
+  async #whole(result: v1.SessionResult): Promise<SessionResult> {
     if (result.omittedBytes === 0n) {
       return results.session(result);
     }

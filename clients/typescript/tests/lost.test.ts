@@ -20,14 +20,18 @@ import {
   InfrastructureError,
   NoConnection,
   NodeLostError,
+  NotFound,
   NotPermitted,
   RateLimited,
   Sandbox,
   Unavailable,
 } from "@cofferdam/sdk";
 import * as v1 from "@cofferdam/sdk/v1";
+import type { Caller } from "../src/caller.js";
+import { SpawnedProcess } from "../src/claude.js";
 import { CommandHandle } from "../src/handle.js";
 import type { Process } from "../src/process.js";
+import { Session } from "../src/sessions.js";
 import { unreachable } from "../src/status.js";
 
 const place = mkdtempSync("/var/tmp/cofferdam-lost-");
@@ -230,5 +234,58 @@ test("a process that the host ended with its sandbox is no result of the program
     const own = await thrown(handle.wait());
     assert(own instanceof CommandStopped && !(own instanceof InfrastructureError));
     assert.equal(own.fault, "program");
+  }
+});
+
+test("a session that the host ended with its sandbox is no end of its shell", async () => {
+  const facts = { state: v1.Process_State.INTERRUPTED, failure: "the container was killed" };
+  const evidence = [{ what: "engine.exit_code", value: "137" }];
+  const process = create(v1.ProcessSchema, { ...facts, evidence });
+  const result = create(v1.SessionResultSchema, { state: v1.SessionResult_State.ENDED, output: "half" });
+  let deleted = false;
+  const waitProcess = async () => {
+    if (deleted) {
+      throw new NotFound("no such run", { reason: "NOT_FOUND" });
+    }
+    return { process };
+  };
+  const client = { processes: { waitProcess }, sessions: { interruptSession: async () => ({ result }) } };
+  const caller = { client, runId: "r", options: {}, result: async () => result };
+  const session = new Session(caller as unknown as Caller, "s");
+  for (const use of [() => session.run("make"), () => session.type("x"), () => session.interrupt()]) {
+    [process.fault, deleted] = [v1.Fault.INFRASTRUCTURE, false];
+    const lost = await thrown(use());
+    assert(lost instanceof CommandLost && lost instanceof InfrastructureError);
+    assert.deepEqual([lost.message, lost.result.stdout], ["the container was killed", "half"]);
+    assert.equal(lost.evidence["engine.exit_code"], "137");
+    process.fault = v1.Fault.PROGRAM;
+    const ended = await use();
+    assert.deepEqual([ended.state, ended.output], ["ended", "half"]);
+    [process.fault, deleted] = [v1.Fault.INFRASTRUCTURE, true];
+    assert.deepEqual(await use(), ended);
+  }
+});
+
+test("an agent that the host ended with its sandbox has no exit", async () => {
+  for (const fault of [v1.Fault.INFRASTRUCTURE, v1.Fault.PROGRAM]) {
+    const status = create(v1.ProcessSchema, {
+      state: v1.Process_State.INTERRUPTED,
+      failure: "the container was killed",
+    });
+    status.fault = fault;
+    const process = { signal: () => undefined, ended: async () => {}, now: async () => status };
+    const handle = new CommandHandle(process as unknown as Process, {});
+    const child = new SpawnedProcess(Promise.resolve(handle), new AbortController().signal);
+    const told = await new Promise<unknown>((resolve) => {
+      child.once("error", resolve);
+      child.once("exit", (code, signal) => resolve([code, signal]));
+    });
+    if (fault === v1.Fault.PROGRAM) {
+      assert.deepEqual(told, [1, null]);
+      continue;
+    }
+    assert(told instanceof CommandLost && told instanceof InfrastructureError);
+    assert.equal(told.message, "the container was killed");
+    assert.deepEqual([child.exitCode, child.signalCode, child.stdin.destroyed], [null, null, true]);
   }
 });

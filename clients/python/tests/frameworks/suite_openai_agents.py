@@ -29,7 +29,16 @@ from book import program
 from openai.types.responses import ResponseApplyPatchToolCall, ResponseFunctionShellToolCall
 from people import approve_next
 
-from cofferdam import ApprovalDenied, ApprovalRequired, AsyncSandbox
+from cofferdam import (
+    ApprovalDenied,
+    ApprovalRequired,
+    AsyncSandbox,
+    CommandLost,
+    CommandOutput,
+    InfrastructureError,
+    v1,
+)
+from cofferdam._async.process import Reading
 from cofferdam.integrations.openai_agents import (
     CofferdamApplyPatchEditor,
     CofferdamSandboxClient,
@@ -287,6 +296,37 @@ async def test_a_command_continues_after_its_tool_stops_waiting(session: Sandbox
     assert (sorted(at_once.output.split()), at_once.exit_code, at_once.process_id) == ([b"err", b"out"], 143, None)
     missing = await session.pty_exec_start("no-such-program", shell=False)
     assert (missing.exit_code, missing.process_id) == (127, None)
+
+
+async def test_a_process_that_the_host_ended_is_an_error_and_has_no_exit_code_for_the_model() -> None:
+    process = v1.Process(state=v1.Process.State.INTERRUPTED, failure="the container was killed")
+    process.evidence.add(what="engine.exit_code", value="137")
+    said = v1.ProcessOutput(stream=v1.ProcessStream.STDOUT, data=b"half")
+
+    async def read(reading: Reading, **_: object) -> AsyncIterator[CommandOutput]:
+        for event in (v1.AttachProcessResponse(output=said), v1.AttachProcessResponse(process=process)):
+            piece = reading.take(event)
+            if piece is not None:
+                yield piece
+
+    async def run(*_: object, **__: object) -> object:
+        return SimpleNamespace(_process=SimpleNamespace(read=read))
+
+    sandbox = cast(AsyncSandbox, SimpleNamespace(run_id="r", commands=SimpleNamespace(run=run)))
+    session = CofferdamSandboxSession(state=cast(Any, SimpleNamespace(run_id="")), sandbox=sandbox)
+    process.fault = v1.Fault.FAULT_INFRASTRUCTURE
+    with pytest.raises(ExecTransportError, match="the container was killed") as told:
+        await session.pty_exec_start("make")
+    lost = told.value.__cause__
+    assert isinstance(lost, CommandLost)
+    assert isinstance(lost, InfrastructureError)
+    assert (lost.result.stdout, lost.evidence["engine.exit_code"]) == ("half", "137")
+    # No command is made in its place.
+    assert told.value.context["retry_safe"] is False
+    assert session._terminals._terminals == {}
+    process.fault = v1.Fault.FAULT_PROGRAM
+    ended = await session.pty_exec_start("make")
+    assert (ended.output, ended.exit_code, ended.process_id) == (b"half", -1, None)
 
 
 async def test_a_terminal_takes_input_and_interrupts(session: SandboxSession) -> None:

@@ -10,7 +10,9 @@ from typing_extensions import Self
 
 from cofferdam import _output, _requests, _results, v1
 from cofferdam._async.caller import Caller
+from cofferdam._async.handle import check_not_lost
 from cofferdam._async.process import connect, start
+from cofferdam._async.stdin import now
 from cofferdam.errors import CofferdamError, NotFound
 from cofferdam.types import PtySize, SessionInfo, SessionResult
 
@@ -56,7 +58,8 @@ class AsyncSession:
         answered when what is shown matches one of them.
 
         An exit code other than 0 is a result like any other. Raises `PreconditionFailed` while a command runs in it and
-        where it has ended, `InvalidArgument`, `Denied`, `ApprovalRequired` and others.
+        where it has ended, `CommandLost` where the host, its engine or the daemon ends it, `InvalidArgument`, `Denied`,
+        `ApprovalRequired` and others.
         """
         return await self._use(v1.SessionRequest(command=command, expect=expect), timeout)
 
@@ -75,7 +78,8 @@ class AsyncSession:
         `attempts`: how often SIGINT is sent, 1 to 10; after the last one the program is killed. `timeout`: seconds to wait
         after each, at most 60. `expect`: as in `run`, for a program that shows a prompt of its own after an interrupt.
 
-        Where a `run` waits elsewhere, that one has the output. Raises `PreconditionFailed` where the session has ended.
+        Where a `run` waits elsewhere, that one has the output. Raises `PreconditionFailed` where the session has ended, and
+        `CommandLost` as `run` does.
         """
         wait = Duration()
         wait.FromNanoseconds(round(_requests.positive("timeout", timeout) * 1e9))
@@ -123,9 +127,17 @@ class AsyncSession:
         return await self._shown((await self._caller.result(v1.Operation(session=request))).session)
 
     async def _shown(self, result: v1.SessionResult) -> SessionResult:
-        if result.omitted_bytes:
-            return _results.session(result, *await self._whole(result))
-        return _results.session(result, result.output, 0)
+        output, omitted = await self._whole(result) if result.omitted_bytes else (result.output, 0)
+        if result.state == v1.SessionResult.State.ENDED:
+            await self._check_not_lost(output)
+        return _results.session(result, output, omitted)
+
+    async def _check_not_lost(self, output: str) -> None:
+        """The answer does not say whose failure the end of the shell is; its process does."""
+        # The run may have been deleted meanwhile.
+        with suppress(NotFound):
+            process = await now(self._caller.client.processes, self._caller.run_id, self._session_id)
+            check_not_lost(process, _results.process(process, output.encode(), b""))
 
     async def _whole(self, result: v1.SessionResult) -> tuple[str, int]:
         """The output of the session's process has the bytes that the answer leaves out, as far as the daemon keeps them."""

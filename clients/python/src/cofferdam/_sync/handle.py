@@ -183,10 +183,15 @@ class CommandHandle:
         return process
 
 
-def judged(process: v1.Process, result: CommandResult, check: bool) -> CommandResult:
-    """The result, or the error that it stands for."""
+def check_not_lost(process: v1.Process, result: CommandResult) -> None:
+    """Raises `CommandLost` where the end of a process says nothing about its program."""
     if result.failed_by_infrastructure:
         raise errors.CommandLost(process.failure or "the command was lost", result, reason="RUN_LOST")
+
+
+def judged(process: v1.Process, result: CommandResult, check: bool) -> CommandResult:
+    """The result, or the error that it stands for."""
+    check_not_lost(process, result)
     if process.state == v1.Process.State.INTERRUPTED:
         raise errors.CommandInterrupted(process.failure or "the command was lost", result, reason="CANCELLED")
     if result.timed_out:

@@ -11,7 +11,9 @@ from typing_extensions import Self
 
 from cofferdam import _output, _requests, _results, v1
 from cofferdam._sync.caller import Caller
+from cofferdam._sync.handle import check_not_lost
 from cofferdam._sync.process import connect, start
+from cofferdam._sync.stdin import now
 from cofferdam.errors import CofferdamError, NotFound
 from cofferdam.types import PtySize, SessionInfo, SessionResult
 
@@ -57,7 +59,8 @@ class Session:
         answered when what is shown matches one of them.
 
         An exit code other than 0 is a result like any other. Raises `PreconditionFailed` while a command runs in it and
-        where it has ended, `InvalidArgument`, `Denied`, `ApprovalRequired` and others.
+        where it has ended, `CommandLost` where the host, its engine or the daemon ends it, `InvalidArgument`, `Denied`,
+        `ApprovalRequired` and others.
         """
         return self._use(v1.SessionRequest(command=command, expect=expect), timeout)
 
@@ -74,7 +77,8 @@ class Session:
         `attempts`: how often SIGINT is sent, 1 to 10; after the last one the program is killed. `timeout`: seconds to wait
         after each, at most 60. `expect`: as in `run`, for a program that shows a prompt of its own after an interrupt.
 
-        Where a `run` waits elsewhere, that one has the output. Raises `PreconditionFailed` where the session has ended.
+        Where a `run` waits elsewhere, that one has the output. Raises `PreconditionFailed` where the session has ended, and
+        `CommandLost` as `run` does.
         """
         wait = Duration()
         wait.FromNanoseconds(round(_requests.positive("timeout", timeout) * 1e9))
@@ -122,9 +126,17 @@ class Session:
         return self._shown((self._caller.result(v1.Operation(session=request))).session)
 
     def _shown(self, result: v1.SessionResult) -> SessionResult:
-        if result.omitted_bytes:
-            return _results.session(result, *self._whole(result))
-        return _results.session(result, result.output, 0)
+        output, omitted = self._whole(result) if result.omitted_bytes else (result.output, 0)
+        if result.state == v1.SessionResult.State.ENDED:
+            self._check_not_lost(output)
+        return _results.session(result, output, omitted)
+
+    def _check_not_lost(self, output: str) -> None:
+        """The answer does not say whose failure the end of the shell is; its process does."""
+        # The run may have been deleted meanwhile.
+        with suppress(NotFound):
+            process = now(self._caller.client.processes, self._caller.run_id, self._session_id)
+            check_not_lost(process, _results.process(process, output.encode(), b""))
 
     def _whole(self, result: v1.SessionResult) -> tuple[str, int]:
         """The output of the session's process has the bytes that the answer leaves out, as far as the daemon keeps them."""

@@ -17,7 +17,8 @@ from agents.sandbox.session.pty_types import (
     truncate_text_by_tokens,
 )
 
-from cofferdam import AsyncCommandHandle, AsyncSandbox, CofferdamError
+from cofferdam import AsyncCommandHandle, AsyncSandbox, CofferdamError, _results
+from cofferdam._async.handle import check_not_lost
 from cofferdam._async.process import Reading, deadline
 from cofferdam.errors import PreconditionFailed, TimedOut
 
@@ -86,6 +87,12 @@ class _Terminal:
             return None
         return process.exit_code if process.HasField("exit_code") else -1
 
+    def check_not_lost(self, shown: str) -> None:
+        """Raises `CommandLost`, with what it has shown last, where the infrastructure has ended it."""
+        process = self._reading.process
+        if process is not None:
+            check_not_lost(process, _results.process(process, shown.encode(), b""))
+
     async def shown(self, seconds: float) -> str:
         """What it shows until its end, or for so long."""
         async with self._lock:
@@ -115,7 +122,7 @@ class Terminals:
     async def start(
         self, argv: Sequence[str], *, timeout: float | None, tty: bool, seconds: float | None, most_tokens: int | None
     ) -> PtyExecUpdate:
-        """Raises like `commands.run`."""
+        """Raises like `commands.run`, and `CommandLost` where the infrastructure ends the process at once."""
         handle: AsyncCommandHandle
         if tty:
             handle = await self._sandbox.pty.create(cmd=argv, timeout=timeout)
@@ -128,7 +135,7 @@ class Terminals:
         return await self._answer(number, self._terminals[number], wait, most_tokens)
 
     async def write(self, number: int, chars: str, *, seconds: float | None, most_tokens: int | None) -> PtyExecUpdate:
-        """Raises `PtySessionNotFoundError`, and `RuntimeError` for one that has no terminal."""
+        """Raises `PtySessionNotFoundError`, `RuntimeError` for one that has no terminal, and `CommandLost`."""
         terminal = self._terminals.get(number)
         if terminal is None:
             raise PtySessionNotFoundError(session_id=number)
@@ -149,10 +156,12 @@ class Terminals:
 
     async def _answer(self, number: int, terminal: _Terminal, milliseconds: int, most_tokens: int | None) -> PtyExecUpdate:
         shown = await terminal.shown(milliseconds / 1000)
-        text, tokens = truncate_text_by_tokens(shown, most_tokens)
         code = terminal.exit_code
         if code is not None:
             self._terminals.pop(number, None)
+        # It has no exit code, and is nothing for a model.
+        terminal.check_not_lost(shown)
+        text, tokens = truncate_text_by_tokens(shown, most_tokens)
         live = number if code is None else None
         return PtyExecUpdate(process_id=live, output=text.encode(), exit_code=code, original_token_count=tokens)
 
