@@ -81,8 +81,9 @@ export class Session implements AsyncDisposable {
    * Runs shell code in the session's own shell: any number of lines, at most 64 KiB.
    *
    * An exit code other than 0 is a result like any other. Throws `PreconditionFailed` while a command runs in it and where it
-   * has ended, `Interrupted` where the daemon ended meanwhile (the command runs on: `type("")` waits for it), `CommandLost`
-   * where the host, its engine or the daemon ends the session, `InvalidArgument`, `Denied`, `ApprovalRequired` and others.
+   * has ended, `Interrupted` where the daemon ended meanwhile (the command runs on: `type("")` waits for it), `RunLost` or
+   * `CommandLost` where the host, its engine or the daemon ends the session, `InvalidArgument`, `Denied`, `ApprovalRequired`
+   * and others.
    */
   async run(command: string, options: UseOptions = {}): Promise<SessionResult> {
     return await this.#use({ command }, options);
@@ -100,7 +101,8 @@ export class Session implements AsyncDisposable {
   /**
    * Interrupts the program that runs, and returns when the session takes commands again.
    *
-   * Where a `run` waits elsewhere, that one has the output. Throws `CommandLost` as `run` does.
+   * Where a `run` waits elsewhere, that one has the output. Throws `CommandLost` where the host,
+   * its engine or the daemon ends the session.
    */
   async interrupt(options: InterruptOptions = {}): Promise<SessionResult> {
     const { attempts = ATTEMPTS, timeout = PAUSE, expect = [] } = options;

@@ -58,8 +58,8 @@ class AsyncSession:
         answered when what is shown matches one of them.
 
         An exit code other than 0 is a result like any other. Raises `PreconditionFailed` while a command runs in it and
-        where it has ended, `CommandLost` where the host, its engine or the daemon ends it, `InvalidArgument`, `Denied`,
-        `ApprovalRequired` and others.
+        where it has ended, `RunLost` or `CommandLost` where the host, its engine or the daemon ends it, `InvalidArgument`,
+        `Denied`, `ApprovalRequired` and others.
         """
         return await self._use(v1.SessionRequest(command=command, expect=expect), timeout)
 
@@ -79,7 +79,7 @@ class AsyncSession:
         after each, at most 60. `expect`: as in `run`, for a program that shows a prompt of its own after an interrupt.
 
         Where a `run` waits elsewhere, that one has the output. Raises `PreconditionFailed` where the session has ended, and
-        `CommandLost` as `run` does.
+        `CommandLost` where the host, its engine or the daemon ends it.
         """
         wait = Duration()
         wait.FromNanoseconds(round(_requests.positive("timeout", timeout) * 1e9))
