@@ -9,10 +9,9 @@ use std::time::Duration;
 use harness::process::{command, script};
 use harness::v1::call_response::Status;
 use harness::v1::run::State;
-use harness::{Certificates, Daemon, RunHandle, Setup, binary, calls, pid_of, requests, v1};
+use harness::{Certificates, Daemon, RunHandle, Setup, binary, broke, calls, pid_of, requests, v1};
 use tokio::process::Command;
 use tokio::task::JoinHandle;
-use tonic::Code;
 
 /// Take-overs in a row.
 const TIMES: usize = 20;
@@ -96,11 +95,7 @@ async fn call(run: &mut RunHandle, number: usize) {
             };
             match run.call_with(request).await {
                 Ok(answer) => break assert_eq!(answer.status(), Status::Succeeded, "{:?}", answer.error),
-                // The connection is gone: `Unknown` and `Cancelled` are how the client's library names an answer that was cut.
-                Err(status) => assert!(
-                    matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled),
-                    "call {number}: {status}"
-                ),
+                Err(status) => assert!(broke(&status), "call {number}: {status}"),
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

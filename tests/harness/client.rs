@@ -4,8 +4,8 @@ use std::path::Path;
 
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-use tonic::Status;
 use tonic::transport::{Channel, Endpoint, Error};
+use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use wire::v1::alert_service_client::AlertServiceClient;
 use wire::v1::approval_service_client::ApprovalServiceClient;
@@ -203,6 +203,11 @@ pub async fn as_user<T: Send + 'static>(
 /// An event's record as it stands in the log.
 pub fn record(event: &AuditEvent) -> serde_json::Value {
     serde_json::from_str(&event.record_json).unwrap()
+}
+
+/// Returns true if the connection is gone. The client's library says `Unknown` or `Cancelled` of an answer that was cut.
+pub fn broke(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled)
 }
 
 /// The stable reason of a refusal; empty when there is none.

@@ -38,7 +38,7 @@ pub mod server;
 pub mod session;
 mod waiting;
 
-pub use client::{Clients, as_user, reason, record};
+pub use client::{Clients, as_user, broke, reason, record};
 pub use container::{
     PidNamespace, in_pid_namespace, inspect, inspect_all, memory, pid_in, pid_namespace, pid_of, processes,
 };

@@ -204,9 +204,13 @@ impl From<Status> for Failure {
         };
         let retry = details.retry_info().and_then(|info| info.retry_delay).map(time::brief);
         let hint = hint_for(&reason, &metadata, exit, retry.as_deref());
-        let broke = status.source().is_some() && status.message() != TIMEOUT;
-        Self { broke, reason, metadata, ..Self::new(exit, message) }.with_hint(hint)
+        Self { broke: broke(&status), reason, metadata, ..Self::new(exit, message) }.with_hint(hint)
     }
+}
+
+/// Returns true if the connection broke before the answer came: the status is the transport's, and not the daemon's.
+pub fn broke(status: &Status) -> bool {
+    status.source().is_some() && status.message() != TIMEOUT
 }
 
 fn exit_of(status: &Status, reason: &str) -> Exit {
@@ -313,6 +317,20 @@ mod tests {
         assert_eq!(exit(Code::Unavailable, "AUDIT_UNAVAILABLE"), Exit::Failed);
         assert_eq!(Failure::from(Status::unavailable("transport error")).exit(), Exit::Unreachable);
         assert_eq!(Failure::from(Status::cancelled("Timeout expired")).exit(), Exit::Unreachable);
+    }
+
+    #[test]
+    fn a_status_of_the_transport_is_a_broken_connection_whatever_its_code_is() {
+        let of_transport = |code, message: &str| {
+            let mut status = Status::new(code, message);
+            status.set_source(std::sync::Arc::new(io::Error::from(io::ErrorKind::BrokenPipe)));
+            status
+        };
+        for code in [Code::Unavailable, Code::Unknown, Code::Cancelled] {
+            assert!(broke(&of_transport(code, "connection closed")), "{code:?}");
+            assert!(!broke(&Status::new(code, "of the daemon")), "{code:?}");
+        }
+        assert!(!broke(&of_transport(Code::Cancelled, TIMEOUT)));
     }
 
     #[test]

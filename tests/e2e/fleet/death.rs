@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use harness::v1::CallRequest;
 use harness::v1::run::State;
-use harness::{Clients, calls, reason, requests, until, v1};
+use harness::{Clients, broke, calls, reason, requests, until, v1};
 use tokio::task::JoinSet;
 use tonic::Code;
 
@@ -73,8 +73,7 @@ async fn a_killed_node_costs_others_nothing_and_its_runs_are_adopted() {
     for id in &ids[VICTIM] {
         let began = Instant::now();
         let failed = echo(&mut clients[VICTIM].clone(), id).await.unwrap_err();
-        // Until tonic notices that a connection broke, it says so as `Unknown`.
-        assert!(matches!(failed.code(), Code::Unavailable | Code::Unknown), "{failed}");
+        assert!(broke(&failed), "{failed}");
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     }
     tokio::time::sleep(Duration::from_secs(3)).await;

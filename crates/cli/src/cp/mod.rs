@@ -81,5 +81,5 @@ fn own_name(path: &Path) -> Result<String, Failure> {
 
 /// Returns true if the transfer may be resumed where it stopped.
 fn broke(status: &tonic::Status) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::Unknown)
+    crate::failure::broke(status) || matches!(status.code(), Code::Unavailable | Code::Unknown)
 }
