@@ -23830,7 +23830,7 @@ pub struct Process {
     /// Peak resident memory of its largest process, bytes. 0 while it lives.
     #[prost(uint64, tag = "16")]
     pub peak_memory_bytes: u64,
-    /// Reason why it could not be started, was lost, or was ended by a limit or by a drain of its node.
+    /// Reason why it could not be started, was lost, or was ended by a limit or with its run by the infrastructure.
     #[prost(string, tag = "17")]
     pub failure: ::prost::alloc::string::String,
     /// `request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it.

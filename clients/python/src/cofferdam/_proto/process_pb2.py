@@ -18,7 +18,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63offerdam/v1/process.proto\x12\x0c\x63offerdam.v1\x1a\x1c\x63offerdam/v1/operation.proto\x1a\x1b\x63offerdam/v1/terminal.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x05\n\x07Process\x12\x12\n\nprocess_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12-\n\x07request\x18\x03 \x01(\x0b\x32\x1c.cofferdam.v1.ProcessRequest\x12*\n\x05state\x18\x04 \x01(\x0e\x32\x1b.cofferdam.v1.Process.State\x12.\n\nstarted_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\texit_code\x18\x07 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x08 \x01(\x05H\x01\x88\x01\x01\x12\x32\n\x08\x65nded_by\x18\t \x01(\x0e\x32 .cofferdam.v1.ExecResult.EndedBy\x12\x14\n\x0cstdout_bytes\x18\n \x01(\x04\x12\x14\n\x0cstderr_bytes\x18\x0b \x01(\x04\x12\x13\n\x0bstdin_bytes\x18\x0c \x01(\x04\x12\x12\n\nstdin_open\x18\r \x01(\x08\x12(\n\x04kill\x18\x0e \x01(\x0b\x32\x1a.cofferdam.v1.KillEvidence\x12\x13\n\x0b\x63pu_time_us\x18\x0f \x01(\x04\x12\x19\n\x11peak_memory_bytes\x18\x10 \x01(\x04\x12\x0f\n\x07\x66\x61ilure\x18\x11 \x01(\t\x12\x13\n\x0brequest_cut\x18\x12 \x01(\x08\x12\x13\n\x0bleft_behind\x18\x13 \x01(\r\"G\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0b\n\x07RUNNING\x10\x01\x12\t\n\x05\x45NDED\x10\x02\x12\x0f\n\x0bINTERRUPTED\x10\x03\x42\x0c\n\n_exit_codeB\t\n\x07_signal\"\x83\x01\n\x13StartProcessRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12-\n\x07process\x18\x03 \x01(\x0b\x32\x1c.cofferdam.v1.ProcessRequest\x12\x19\n\x11wait_for_approval\x18\x04 \x01(\x08\"d\n\x14StartProcessResponse\x12&\n\x07process\x18\x01 \x01(\x0b\x32\x15.cofferdam.v1.Process\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x03 \x01(\t\"x\n\x14\x41ttachProcessRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nprocess_id\x18\x02 \x01(\t\x12\x15\n\rstdout_offset\x18\x03 \x01(\x04\x12\x15\n\rstderr_offset\x18\x04 \x01(\x04\x12\x0e\n\x06\x66ollow\x18\x05 \x01(\x08\"\xa2\x01\n\x15\x41ttachProcessResponse\x12-\n\x06output\x18\x01 \x01(\x0b\x32\x1b.cofferdam.v1.ProcessOutputH\x00\x12\'\n\x03gap\x18\x02 \x01(\x0b\x32\x18.cofferdam.v1.ProcessGapH\x00\x12(\n\x07process\x18\x03 \x01(\x0b\x32\x15.cofferdam.v1.ProcessH\x00\x42\x07\n\x05\x65vent\"Z\n\rProcessOutput\x12+\n\x06stream\x18\x01 \x01(\x0e\x32\x1b.cofferdam.v1.ProcessStream\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"X\n\nProcessGap\x12+\n\x06stream\x18\x01 \x01(\x0e\x32\x1b.cofferdam.v1.ProcessStream\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\"d\n\x11WriteStdinRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nprocess_id\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\r\n\x05\x63lose\x18\x05 \x01(\x08\"2\n\x12WriteStdinResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04open\x18\x02 \x01(\x08\"e\n\x15ResizeTerminalRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nprocess_id\x18\x02 \x01(\t\x12(\n\x04size\x18\x03 \x01(\x0b\x32\x1a.cofferdam.v1.TerminalSize\"\x18\n\x16ResizeTerminalResponse\"\xfa\x01\n\x14SignalProcessRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nprocess_id\x18\x02 \x01(\t\x12\x39\n\x06signal\x18\x03 \x01(\x0e\x32).cofferdam.v1.SignalProcessRequest.Signal\"\x82\x01\n\x06Signal\x12\x16\n\x12SIGNAL_UNSPECIFIED\x10\x00\x12\x07\n\x03HUP\x10\x01\x12\x07\n\x03INT\x10\x02\x12\x08\n\x04QUIT\x10\x03\x12\x08\n\x04KILL\x10\t\x12\x08\n\x04USR1\x10\n\x12\x08\n\x04USR2\x10\x0c\x12\x08\n\x04TERM\x10\x0f\x12\x08\n\x04\x43ONT\x10\x12\x12\x08\n\x04STOP\x10\x13\x12\x08\n\x04TSTP\x10\x14\"\x17\n\x15SignalProcessResponse\"d\n\x12WaitProcessRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nprocess_id\x18\x02 \x01(\t\x12*\n\x07timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"=\n\x13WaitProcessResponse\x12&\n\x07process\x18\x01 \x01(\x0b\x32\x15.cofferdam.v1.Process\"3\n\x14ListProcessesRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0b\n\x03tag\x18\x02 \x01(\t\"A\n\x15ListProcessesResponse\x12(\n\tprocesses\x18\x01 \x03(\x0b\x32\x15.cofferdam.v1.Process*G\n\rProcessStream\x12\x1e\n\x1aPROCESS_STREAM_UNSPECIFIED\x10\x00\x12\n\n\x06STDOUT\x10\x01\x12\n\n\x06STDERR\x10\x02\x32\x92\x05\n\x0eProcessService\x12U\n\x0cStartProcess\x12!.cofferdam.v1.StartProcessRequest\x1a\".cofferdam.v1.StartProcessResponse\x12_\n\rAttachProcess\x12\".cofferdam.v1.AttachProcessRequest\x1a#.cofferdam.v1.AttachProcessResponse\"\x03\x90\x02\x01\x30\x01\x12T\n\nWriteStdin\x12\x1f.cofferdam.v1.WriteStdinRequest\x1a .cofferdam.v1.WriteStdinResponse\"\x03\x90\x02\x02\x12`\n\x0eResizeTerminal\x12#.cofferdam.v1.ResizeTerminalRequest\x1a$.cofferdam.v1.ResizeTerminalResponse\"\x03\x90\x02\x02\x12X\n\rSignalProcess\x12\".cofferdam.v1.SignalProcessRequest\x1a#.cofferdam.v1.SignalProcessResponse\x12W\n\x0bWaitProcess\x12 .cofferdam.v1.WaitProcessRequest\x1a!.cofferdam.v1.WaitProcessResponse\"\x03\x90\x02\x01\x12]\n\rListProcesses\x12\".cofferdam.v1.ListProcessesRequest\x1a#.cofferdam.v1.ListProcessesResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63offerdam/v1/process.proto\x12\x0c\x63offerdam.v1\x1a\x1c\x63offerdam/v1/operation.proto\x1a\x1b\x63offerdam/v1/terminal.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe1\x05\n\x07Process\x12\x12\n\nprocess_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12-\n\x07request\x18\x03 \x01(\x0b\x32\x1c.cofferdam.v1.ProcessRequest\x12*\n\x05state\x18\x04 \x01(\x0e\x32\x1b.cofferdam.v1.Process.State\x12.\n\nstarted_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\texit_code\x18\x07 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x08 \x01(\x05H\x01\x88\x01\x01\x12\x32\n\x08\x65nded_by\x18\t \x01(\x0e\x32 .cofferdam.v1.ExecResult.EndedBy\x12\x14\n\x0cstdout_bytes\x18\n \x01(\x04\x12\x14\n\x0cstderr_bytes\x18\x0b \x01(\x04\x12\x13\n\x0bstdin_bytes\x18\x0c \x01(\x04\x12\x12\n\nstdin_open\x18\r \x01(\x08\x12(\n\x04kill\x18\x0e \x01(\x0b\x32\x1a.cofferdam.v1.KillEvidence\x12\x13\n\x0b\x63pu_time_us\x18\x0f \x01(\x04\x12\x19\n\x11peak_memory_bytes\x18\x10 \x01(\x04\x12\x0f\n\x07\x66\x61ilure\x18\x11 \x01(\t\x12\x13\n\x0brequest_cut\x18\x12 \x01(\x08\x12\x13\n\x0bleft_behind\x18\x13 \x01(\r\x12\"\n\x05\x66\x61ult\x18\x14 \x01(\x0e\x32\x13.cofferdam.v1.Fault\x12(\n\x08\x65vidence\x18\x15 \x03(\x0b\x32\x16.cofferdam.v1.Evidence\"G\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0b\n\x07RUNNING\x10\x01\x12\t\n\x05\x45NDED\x10\x02\x12\x0f\n\x0bINTERRUPTED\x10\x03\x42\x0c\n\n_exit_codeB\t\n\x07_signal\"\x83\x01\n\x13StartProcessRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12-\n\x07process\x18\x03 \x01(\x0b\x32\x1c.cofferdam.v1.ProcessRequest\x12\x19\n\x11wait_for_approval\x18\x04 \x01(\x08\"d\n\x14StartProcessResponse\x12&\n\x07process\x18\x01 \x01(\x0b\x32\x15.cofferdam.v1.Process\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x03 \x01(\t\"x\n\x14\x41ttachProcessRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nprocess_id\x18\x02 \x01(\t\x12\x15\n\rstdout_offset\x18\x03 \x01(\x04\x12\x15\n\rstderr_offset\x18\x04 \x01(\x04\x12\x0e\n\x06\x66ollow\x18\x05 \x01(\x08\"\xa2\x01\n\x15\x41ttachProcessResponse\x12-\n\x06output\x18\x01 \x01(\x0b\x32\x1b.cofferdam.v1.ProcessOutputH\x00\x12\'\n\x03gap\x18\x02 \x01(\x0b\x32\x18.cofferdam.v1.ProcessGapH\x00\x12(\n\x07process\x18\x03 \x01(\x0b\x32\x15.cofferdam.v1.ProcessH\x00\x42\x07\n\x05\x65vent\"Z\n\rProcessOutput\x12+\n\x06stream\x18\x01 \x01(\x0e\x32\x1b.cofferdam.v1.ProcessStream\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"X\n\nProcessGap\x12+\n\x06stream\x18\x01 \x01(\x0e\x32\x1b.cofferdam.v1.ProcessStream\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\"d\n\x11WriteStdinRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nprocess_id\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\r\n\x05\x63lose\x18\x05 \x01(\x08\"2\n\x12WriteStdinResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04open\x18\x02 \x01(\x08\"e\n\x15ResizeTerminalRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nprocess_id\x18\x02 \x01(\t\x12(\n\x04size\x18\x03 \x01(\x0b\x32\x1a.cofferdam.v1.TerminalSize\"\x18\n\x16ResizeTerminalResponse\"\xfa\x01\n\x14SignalProcessRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nprocess_id\x18\x02 \x01(\t\x12\x39\n\x06signal\x18\x03 \x01(\x0e\x32).cofferdam.v1.SignalProcessRequest.Signal\"\x82\x01\n\x06Signal\x12\x16\n\x12SIGNAL_UNSPECIFIED\x10\x00\x12\x07\n\x03HUP\x10\x01\x12\x07\n\x03INT\x10\x02\x12\x08\n\x04QUIT\x10\x03\x12\x08\n\x04KILL\x10\t\x12\x08\n\x04USR1\x10\n\x12\x08\n\x04USR2\x10\x0c\x12\x08\n\x04TERM\x10\x0f\x12\x08\n\x04\x43ONT\x10\x12\x12\x08\n\x04STOP\x10\x13\x12\x08\n\x04TSTP\x10\x14\"\x17\n\x15SignalProcessResponse\"d\n\x12WaitProcessRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nprocess_id\x18\x02 \x01(\t\x12*\n\x07timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"=\n\x13WaitProcessResponse\x12&\n\x07process\x18\x01 \x01(\x0b\x32\x15.cofferdam.v1.Process\"3\n\x14ListProcessesRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0b\n\x03tag\x18\x02 \x01(\t\"A\n\x15ListProcessesResponse\x12(\n\tprocesses\x18\x01 \x03(\x0b\x32\x15.cofferdam.v1.Process*G\n\rProcessStream\x12\x1e\n\x1aPROCESS_STREAM_UNSPECIFIED\x10\x00\x12\n\n\x06STDOUT\x10\x01\x12\n\n\x06STDERR\x10\x02\x32\x92\x05\n\x0eProcessService\x12U\n\x0cStartProcess\x12!.cofferdam.v1.StartProcessRequest\x1a\".cofferdam.v1.StartProcessResponse\x12_\n\rAttachProcess\x12\".cofferdam.v1.AttachProcessRequest\x1a#.cofferdam.v1.AttachProcessResponse\"\x03\x90\x02\x01\x30\x01\x12T\n\nWriteStdin\x12\x1f.cofferdam.v1.WriteStdinRequest\x1a .cofferdam.v1.WriteStdinResponse\"\x03\x90\x02\x02\x12`\n\x0eResizeTerminal\x12#.cofferdam.v1.ResizeTerminalRequest\x1a$.cofferdam.v1.ResizeTerminalResponse\"\x03\x90\x02\x02\x12X\n\rSignalProcess\x12\".cofferdam.v1.SignalProcessRequest\x1a#.cofferdam.v1.SignalProcessResponse\x12W\n\x0bWaitProcess\x12 .cofferdam.v1.WaitProcessRequest\x1a!.cofferdam.v1.WaitProcessResponse\"\x03\x90\x02\x01\x12]\n\rListProcesses\x12\".cofferdam.v1.ListProcessesRequest\x1a#.cofferdam.v1.ListProcessesResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,46 +35,46 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_PROCESSSERVICE'].methods_by_name['WaitProcess']._serialized_options = b'\220\002\001'
   _globals['_PROCESSSERVICE'].methods_by_name['ListProcesses']._options = None
   _globals['_PROCESSSERVICE'].methods_by_name['ListProcesses']._serialized_options = b'\220\002\001'
-  _globals['_PROCESSSTREAM']._serialized_start=2381
-  _globals['_PROCESSSTREAM']._serialized_end=2452
+  _globals['_PROCESSSTREAM']._serialized_start=2459
+  _globals['_PROCESSSTREAM']._serialized_end=2530
   _globals['_PROCESS']._serialized_start=169
-  _globals['_PROCESS']._serialized_end=828
-  _globals['_PROCESS_STATE']._serialized_start=732
-  _globals['_PROCESS_STATE']._serialized_end=803
-  _globals['_STARTPROCESSREQUEST']._serialized_start=831
-  _globals['_STARTPROCESSREQUEST']._serialized_end=962
-  _globals['_STARTPROCESSRESPONSE']._serialized_start=964
-  _globals['_STARTPROCESSRESPONSE']._serialized_end=1064
-  _globals['_ATTACHPROCESSREQUEST']._serialized_start=1066
-  _globals['_ATTACHPROCESSREQUEST']._serialized_end=1186
-  _globals['_ATTACHPROCESSRESPONSE']._serialized_start=1189
-  _globals['_ATTACHPROCESSRESPONSE']._serialized_end=1351
-  _globals['_PROCESSOUTPUT']._serialized_start=1353
-  _globals['_PROCESSOUTPUT']._serialized_end=1443
-  _globals['_PROCESSGAP']._serialized_start=1445
-  _globals['_PROCESSGAP']._serialized_end=1533
-  _globals['_WRITESTDINREQUEST']._serialized_start=1535
-  _globals['_WRITESTDINREQUEST']._serialized_end=1635
-  _globals['_WRITESTDINRESPONSE']._serialized_start=1637
-  _globals['_WRITESTDINRESPONSE']._serialized_end=1687
-  _globals['_RESIZETERMINALREQUEST']._serialized_start=1689
-  _globals['_RESIZETERMINALREQUEST']._serialized_end=1790
-  _globals['_RESIZETERMINALRESPONSE']._serialized_start=1792
-  _globals['_RESIZETERMINALRESPONSE']._serialized_end=1816
-  _globals['_SIGNALPROCESSREQUEST']._serialized_start=1819
-  _globals['_SIGNALPROCESSREQUEST']._serialized_end=2069
-  _globals['_SIGNALPROCESSREQUEST_SIGNAL']._serialized_start=1939
-  _globals['_SIGNALPROCESSREQUEST_SIGNAL']._serialized_end=2069
-  _globals['_SIGNALPROCESSRESPONSE']._serialized_start=2071
-  _globals['_SIGNALPROCESSRESPONSE']._serialized_end=2094
-  _globals['_WAITPROCESSREQUEST']._serialized_start=2096
-  _globals['_WAITPROCESSREQUEST']._serialized_end=2196
-  _globals['_WAITPROCESSRESPONSE']._serialized_start=2198
-  _globals['_WAITPROCESSRESPONSE']._serialized_end=2259
-  _globals['_LISTPROCESSESREQUEST']._serialized_start=2261
-  _globals['_LISTPROCESSESREQUEST']._serialized_end=2312
-  _globals['_LISTPROCESSESRESPONSE']._serialized_start=2314
-  _globals['_LISTPROCESSESRESPONSE']._serialized_end=2379
-  _globals['_PROCESSSERVICE']._serialized_start=2455
-  _globals['_PROCESSSERVICE']._serialized_end=3113
+  _globals['_PROCESS']._serialized_end=906
+  _globals['_PROCESS_STATE']._serialized_start=810
+  _globals['_PROCESS_STATE']._serialized_end=881
+  _globals['_STARTPROCESSREQUEST']._serialized_start=909
+  _globals['_STARTPROCESSREQUEST']._serialized_end=1040
+  _globals['_STARTPROCESSRESPONSE']._serialized_start=1042
+  _globals['_STARTPROCESSRESPONSE']._serialized_end=1142
+  _globals['_ATTACHPROCESSREQUEST']._serialized_start=1144
+  _globals['_ATTACHPROCESSREQUEST']._serialized_end=1264
+  _globals['_ATTACHPROCESSRESPONSE']._serialized_start=1267
+  _globals['_ATTACHPROCESSRESPONSE']._serialized_end=1429
+  _globals['_PROCESSOUTPUT']._serialized_start=1431
+  _globals['_PROCESSOUTPUT']._serialized_end=1521
+  _globals['_PROCESSGAP']._serialized_start=1523
+  _globals['_PROCESSGAP']._serialized_end=1611
+  _globals['_WRITESTDINREQUEST']._serialized_start=1613
+  _globals['_WRITESTDINREQUEST']._serialized_end=1713
+  _globals['_WRITESTDINRESPONSE']._serialized_start=1715
+  _globals['_WRITESTDINRESPONSE']._serialized_end=1765
+  _globals['_RESIZETERMINALREQUEST']._serialized_start=1767
+  _globals['_RESIZETERMINALREQUEST']._serialized_end=1868
+  _globals['_RESIZETERMINALRESPONSE']._serialized_start=1870
+  _globals['_RESIZETERMINALRESPONSE']._serialized_end=1894
+  _globals['_SIGNALPROCESSREQUEST']._serialized_start=1897
+  _globals['_SIGNALPROCESSREQUEST']._serialized_end=2147
+  _globals['_SIGNALPROCESSREQUEST_SIGNAL']._serialized_start=2017
+  _globals['_SIGNALPROCESSREQUEST_SIGNAL']._serialized_end=2147
+  _globals['_SIGNALPROCESSRESPONSE']._serialized_start=2149
+  _globals['_SIGNALPROCESSRESPONSE']._serialized_end=2172
+  _globals['_WAITPROCESSREQUEST']._serialized_start=2174
+  _globals['_WAITPROCESSREQUEST']._serialized_end=2274
+  _globals['_WAITPROCESSRESPONSE']._serialized_start=2276
+  _globals['_WAITPROCESSRESPONSE']._serialized_end=2337
+  _globals['_LISTPROCESSESREQUEST']._serialized_start=2339
+  _globals['_LISTPROCESSESREQUEST']._serialized_end=2390
+  _globals['_LISTPROCESSESRESPONSE']._serialized_start=2392
+  _globals['_LISTPROCESSESRESPONSE']._serialized_end=2457
+  _globals['_PROCESSSERVICE']._serialized_start=2533
+  _globals['_PROCESSSERVICE']._serialized_end=3191
 # @@protoc_insertion_point(module_scope)

@@ -103,6 +103,8 @@ class Process(google.protobuf.message.Message):
     FAILURE_FIELD_NUMBER: builtins.int
     REQUEST_CUT_FIELD_NUMBER: builtins.int
     LEFT_BEHIND_FIELD_NUMBER: builtins.int
+    FAULT_FIELD_NUMBER: builtins.int
+    EVIDENCE_FIELD_NUMBER: builtins.int
     process_id: builtins.str
     """Id of the process, and of the call that started it."""
     run_id: builtins.str
@@ -128,7 +130,7 @@ class Process(google.protobuf.message.Message):
     peak_memory_bytes: builtins.int
     """Peak resident memory of its largest process, bytes. 0 while it lives."""
     failure: builtins.str
-    """Reason why it could not be started, was lost, or was ended by a limit or by a drain of its node."""
+    """Reason why it could not be started, was lost, or was ended by a limit or with its run by the infrastructure."""
     request_cut: builtins.bool
     """`request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it."""
     left_behind: builtins.int
@@ -136,6 +138,8 @@ class Process(google.protobuf.message.Message):
     This entry represents all of them. Its id is the call's, `request` is the command, a signal reaches each of them, and their
     output is not kept. 0: the entry is one process, started by `process`.
     """
+    fault: cofferdam._proto.operation_pb2.Fault.ValueType
+    """Party to which its early end is put down. FAULT_UNSPECIFIED while it lives, and if it ended by itself."""
     @property
     def request(self) -> cofferdam._proto.operation_pb2.ProcessRequest:
         """As asked, without its environment, and no more than the first 4 KiB of `command`, `args` and `script`. The answer to its
@@ -153,6 +157,10 @@ class Process(google.protobuf.message.Message):
     @property
     def kill(self) -> cofferdam._proto.operation_pb2.KillEvidence:
         """Proof that none of its processes is left. Absent while it lives."""
+
+    @property
+    def evidence(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[cofferdam._proto.operation_pb2.Evidence]:
+        """Facts that show whose failure its early end is. At most 16."""
 
     def __init__(
         self,
@@ -176,9 +184,11 @@ class Process(google.protobuf.message.Message):
         failure: builtins.str = ...,
         request_cut: builtins.bool = ...,
         left_behind: builtins.int = ...,
+        fault: cofferdam._proto.operation_pb2.Fault.ValueType = ...,
+        evidence: collections.abc.Iterable[cofferdam._proto.operation_pb2.Evidence] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "ended_at", b"ended_at", "exit_code", b"exit_code", "kill", b"kill", "request", b"request", "signal", b"signal", "started_at", b"started_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "cpu_time_us", b"cpu_time_us", "ended_at", b"ended_at", "ended_by", b"ended_by", "exit_code", b"exit_code", "failure", b"failure", "kill", b"kill", "left_behind", b"left_behind", "peak_memory_bytes", b"peak_memory_bytes", "process_id", b"process_id", "request", b"request", "request_cut", b"request_cut", "run_id", b"run_id", "signal", b"signal", "started_at", b"started_at", "state", b"state", "stderr_bytes", b"stderr_bytes", "stdin_bytes", b"stdin_bytes", "stdin_open", b"stdin_open", "stdout_bytes", b"stdout_bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "cpu_time_us", b"cpu_time_us", "ended_at", b"ended_at", "ended_by", b"ended_by", "evidence", b"evidence", "exit_code", b"exit_code", "failure", b"failure", "fault", b"fault", "kill", b"kill", "left_behind", b"left_behind", "peak_memory_bytes", b"peak_memory_bytes", "process_id", b"process_id", "request", b"request", "request_cut", b"request_cut", "run_id", b"run_id", "signal", b"signal", "started_at", b"started_at", "state", b"state", "stderr_bytes", b"stderr_bytes", "stdin_bytes", b"stdin_bytes", "stdin_open", b"stdin_open", "stdout_bytes", b"stdout_bytes"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_exit_code", b"_exit_code"]) -> typing.Literal["exit_code"] | None: ...
     @typing.overload
