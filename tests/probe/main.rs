@@ -45,6 +45,7 @@ fn main() {
         ["tree", kind, count, end] => tree::grow(kind, count, end),
         ["layer-work"] => layer::work(),
         ["layer-attack", outside] => layer::attack(outside),
+        ["layer-deep"] => report("deep", layer::deep()),
         ["hop"] => tree::hop(),
         ["bomb"] => exhaust::bomb(),
         ["chains", count] => exhaust::chains(count),
