@@ -91,6 +91,8 @@ class Node:
         self.renewals = 0
         #: Reasons with which the next renewals of leases are refused.
         self.refused_renewals: list[str] = []
+        #: Requests come on many threads.
+        self._creating = threading.Lock()
         self._ended = threading.Event()
         self._place = place
         self._server = grpc.server(ThreadPoolExecutor(32))
@@ -165,7 +167,7 @@ class Node:
             raise Refused(self.refuses_lists, grpc.StatusCode.INTERNAL)
         if self.garbles:
             return GARBAGE
-        runs = [run for name, run in self.runs.items() if request.request_id in ("", name)]
+        runs = [run for name, run in list(self.runs.items()) if request.request_id in ("", name)]
         if request.page_size == 1:
             return v1.ListRunsResponse(runs=runs[:1])
         if self.goes_on:
@@ -176,24 +178,29 @@ class Node:
         return v1.ListRunsResponse(runs=runs[at : at + 2], next_page_token=more)
 
     def get_run(self, request: v1.GetRunRequest) -> v1.GetRunResponse:
-        for run in self.runs.values():
+        for run in list(self.runs.values()):
             if run.run_id == request.run_id:
                 return v1.GetRunResponse(run=run)
         raise Refused("NOT_FOUND", grpc.StatusCode.NOT_FOUND)
 
     def create_run(self, request: v1.CreateRunRequest) -> v1.CreateRunResponse:
-        run = self.runs.get(request.request_id)
+        with self._creating:
+            run = self._created(request.request_id)
+        self.before_answer()
+        return v1.CreateRunResponse(run=run)
+
+    def _created(self, name: str) -> v1.Run:
+        run = self.runs.get(name)
         if run is None:
             if self.refuses:
                 raise Refused(self.refuses, grpc.StatusCode.UNAVAILABLE)
             self.created += 1
             run = v1.Run(run_id=id_of(self.number, self.created), state=v1.Run.State.READY, created_at=stamp(time.time()))
-            self.runs[request.request_id] = run
+            self.runs[name] = run
         elif self.refuses_again:
             blame = {"fault": "INFRASTRUCTURE", "retry_safe": "true"}
             raise Refused("RUN_NOT_READY", grpc.StatusCode.FAILED_PRECONDITION, blame)
-        self.before_answer()
-        return v1.CreateRunResponse(run=run)
+        return run
 
     def fork_run(self, request: v1.ForkRunRequest) -> v1.ForkRunResponse:
         runs = [v1.Run(run_id=id_of(self.number, at), lease=Duration(seconds=3600)) for at in range(request.count)]
