@@ -119,7 +119,7 @@ def test_a_terminal_is_live_and_its_recording_is_played_without_the_input(daemon
     run = daemon.run()
     page = go(sign_in(), f"/runs/{run}/terminal")
     page.get_by_role("button", name="Open a terminal").click()
-    expect(page.locator("#terminal-status")).to_contain_text("Open", timeout=PATIENCE)
+    expect(page.locator("#terminal-status")).to_contain_text("Open.", timeout=PATIENCE)
     page.locator("#terminal textarea").focus()
     page.keyboard.type('stty -echo; echo no-""echo\n')
     expect(page.locator(".xterm-rows")).to_contain_text("no-echo", timeout=PATIENCE)
