@@ -15,6 +15,8 @@ use crate::disk::{Known, ProcessFiles};
 use crate::input::Unrecorded;
 use crate::shared::Shared;
 
+/// Time in which the worker of a run is missed after the loss of its processes, if their container has ended.
+const MISSED: Duration = Duration::from_secs(1);
 /// Time in which a run without a worker gets another one, or ends: longer than it takes to find out how its container ended.
 const DECIDED: Duration = Duration::from_secs(20);
 
@@ -44,11 +46,10 @@ impl RunEnd {
 
     /// Waits until the run of a process that is gone has ended as well, or is seen to go on, and returns its end as far as it is known.
     ///
-    /// The end of a container is first seen by the ends of its processes. Programs can bring these about, but not that end. The worker of
-    /// the run is missed within `missed` if the container has ended.
-    pub(crate) async fn decided(run: &Run, shared: &Shared, missed: Duration) -> Self {
+    /// The end of a container is first seen by the ends of its processes. Programs can bring these about, but not that end.
+    pub(crate) async fn decided(run: &Run, shared: &Shared) -> Self {
         let decided = async {
-            if timeout(missed, run.ended.cancelled()).await.is_ok() {
+            if timeout(MISSED, run.ended.cancelled()).await.is_ok() {
                 return;
             }
             let goes_on = run.lanes_for_review().is_ok_and(|lanes| lanes.guest().is_connected());

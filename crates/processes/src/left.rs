@@ -9,7 +9,6 @@
 //! next daemon does not know and ends.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use audit::{Event, Kind};
 use executor::Left;
@@ -30,11 +29,6 @@ use crate::owner::finish;
 use crate::process::{Ends, Order, Process};
 use crate::shared::Shared;
 use crate::table::Processes;
-
-/// Time in which the worker of the run is missed after the end of these processes, if their container has ended.
-///
-/// It comes after the interval at which their end is looked for. The entry counts as a living one meanwhile.
-const MISSED: Duration = Duration::from_secs(1);
 
 /// The call that left processes running, and its caller.
 pub struct LeftBy<'c> {
@@ -140,7 +134,8 @@ impl Owner {
         }
         let ended_at = Timestamp::now().to_wire();
         let of_run = match ended_by {
-            EndedBy::Unspecified => RunEnd::decided(&self.run, &self.shared, MISSED).await,
+            // The entry counts as a living one meanwhile.
+            EndedBy::Unspecified => RunEnd::decided(&self.run, &self.shared).await,
             _ => RunEnd::now(&self.run, is_of_stop),
         };
         if ended_by == EndedBy::Unspecified && of_run.is_lost() {

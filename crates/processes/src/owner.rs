@@ -34,8 +34,6 @@ use crate::shared::Shared;
 
 /// Time that a keeper has to send the rest of its process's output.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Time in which the worker of the run is missed after the loss of a keeper, if their container has ended.
-const MISSED: Duration = Duration::from_secs(1);
 /// Most bytes of one piece of output.
 const MOST: usize = 64 * 1024;
 
@@ -103,7 +101,7 @@ impl Owner {
         }
         let ended_at = Timestamp::now().to_wire();
         let of_run = match why {
-            Why::Lost(_) => RunEnd::decided(&self.run, &self.shared, MISSED).await,
+            Why::Lost(_) => RunEnd::decided(&self.run, &self.shared).await,
             _ => RunEnd::now(&self.run, is_of_stop),
         };
         let leaves = self.shared.stop.is_cancelled() && !ends_runs(&self.shared);

@@ -209,7 +209,7 @@ mod tests {
     use containers::Amount;
 
     use super::*;
-    use crate::record::{Companion, CompanionState};
+    use crate::record::{Companion, CompanionState, Kept};
 
     #[test]
     fn a_tenant_that_fills_the_ended_runs_leaves_an_even_share_to_others() {
@@ -259,6 +259,21 @@ mod tests {
         assert_eq!(left_mib(&Found { beside: (1 << 30) + 1, ..files }, 9 << 20), 1_028);
         assert_eq!(left_mib(&Found { beside: 5 << 20, is_more: true, ..files }, 9 << 20), 14);
         assert_eq!(left_mib(&Found { beside: u64::MAX, ..files }, 0), u64::MAX.div_ceil(MIB));
+    }
+
+    #[test]
+    fn a_run_and_its_workspace_are_one_and_a_living_run_is_none() {
+        let of = |principal: &str| {
+            let mut record = crate::testing::record();
+            record.spec.principal = principal.to_owned();
+            record
+        };
+        let [both, ends, lives, deleted, bound] = ["uid:1", "uid:1", "uid:1", "uid:2", "uid:2"].map(of);
+        let kept = [&both, &lives, &deleted].map(|record| (record.id, Kept::of(record).unwrap()));
+        let living = BTreeSet::from([ends.id, lives.id]);
+        let ended = [both, ends, bound].map(|record| (record.id, record));
+        let left = left_by_principal(&BTreeMap::from(ended), &BTreeMap::from(kept), &living);
+        assert_eq!(left, BTreeMap::from([("uid:1".to_owned(), 1), ("uid:2".to_owned(), 2)]));
     }
 
     #[test]
