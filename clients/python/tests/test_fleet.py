@@ -1106,7 +1106,7 @@ def test_three_daemons_are_one_fleet_and_one_of_them_dies_and_comes_back(daemons
         assert all(sandbox.commands.run("echo here").stdout == "here\n" for sandbox in of[1] + of[3])
 
         daemons[1].launch()
-        time.sleep(0.5)
+        await_all(fleet)
         found = fleet.sandbox(of[2][0].run_id)
         assert found.commands.run("echo back").stdout == "back\n"
         runs = fleet.list_runs()

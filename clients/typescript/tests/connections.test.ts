@@ -230,6 +230,9 @@ test("a reviewer may answer the next daemon", async () => {
   }
   await mortal.end("SIGKILL");
   await mortal.launch();
+  // A decision is sent once: not on the connection that is lost.
+  const ids = (await sandbox.approvals.list()).map(({ approvalId }) => approvalId);
+  assert.deepEqual(ids, [asked.approvalId]);
   await sandbox.approvals.approve(asked.approvalId);
   assert.equal((await removed).path, "/workspace/a.txt");
   assert.equal(await sandbox.files.exists("a.txt"), false);
