@@ -82,6 +82,12 @@ def await_renewals(node: Node, number: int) -> None:
         time.sleep(0.01)
 
 
+def an_hour_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets the clock forward. Pauses take as long as before."""
+    now = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: now() + 3600)
+
+
 def lives(work: Background) -> bool:
     return work.lives
 
@@ -342,9 +348,16 @@ def test_a_silent_node_costs_one_create_its_time(fleet: Fleet, nodes: list[Node]
     assert nodes[0].created > made
 
 
-def test_a_create_whose_answer_was_lost_is_one_run_when_its_node_is_back(fleet: Fleet, nodes: list[Node]) -> None:
+def test_a_create_whose_answer_was_lost_is_one_run_when_its_node_is_back(
+    fleet: Fleet, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
     nodes[1].used_runs = nodes[2].used_runs = 90
-    nodes[0].before_answer = nodes[0].kill
+
+    def die() -> None:
+        an_hour_passes(monkeypatch)
+        nodes[0].kill()
+
+    nodes[0].before_answer = die
 
     def back() -> None:
         time.sleep(0.7)
@@ -355,7 +368,7 @@ def test_a_create_whose_answer_was_lost_is_one_run_when_its_node_is_back(fleet: 
     restart.start()
     sandbox = fleet.create(profile="p", lease=3600, keep_alive=True, issue_token=True)
     restart.join()
-    # Most of its lease may be over.
+    # All of its lease may be over.
     await_renewals(nodes[0], 1)
     assert made_by(nodes) == [1, 0, 0]
     assert [run.run_id for run in nodes[0].runs.values()] == [sandbox.run_id]
@@ -452,15 +465,19 @@ def test_a_lease_is_renewed_at_once_only_of_a_run_that_was_found_and_until_its_e
         fleet.create(profile="p", keep_alive=True)
 
 
-def test_a_lease_that_began_a_while_before_the_answer_is_renewed_at_once(nodes: list[Node]) -> None:
+def test_a_lease_that_began_a_while_before_the_answer_is_renewed_at_once(
+    fleet: Fleet, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes[1].used_runs = nodes[2].used_runs = 90
     with Client(nodes[0].socket) as client:
-        Sandbox.create(profile="p", lease=6, keep_alive=True, client=client)
-        time.sleep(0.3)
-        assert nodes[0].renewals == 0
-        nodes[0].before_answer = lambda: time.sleep(2.1)
-        Sandbox.create(profile="p", lease=6, keep_alive=True, client=client)
-        # A third of the lease is two seconds, of which the first sandbox's have passed.
+        Sandbox.create(profile="p", lease=3600, keep_alive=True, client=client)
+        nodes[0].before_answer = lambda: an_hour_passes(monkeypatch)
+        Sandbox.create(profile="p", lease=3600, keep_alive=True, client=client)
+        await_renewals(nodes[0], 1)
+        fleet.create(profile="p", lease=3600, keep_alive=True)
         await_renewals(nodes[0], 2)
+        # The first sandbox was made within a third of its lease.
+        assert nodes[0].renewals == 2
     with Client(nodes[1].socket) as client:
         # The first of them may have been ready for long.
         assert len(client.fork("c", 3, keep_alive=True)) == 3

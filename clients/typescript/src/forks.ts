@@ -199,7 +199,7 @@ export async function fork(
       const { runId, lease } = results.runInfo(run);
       const renewed = lease !== null && (options.keepAlive ?? keepAlive);
       // It began when this fork was ready, and the answer came when all were.
-      const keeping = renewed ? new Keeping(client, runId, lease, false) : null;
+      const keeping = renewed ? new Keeping(client, runId, lease, null) : null;
       return Sandbox.ofClient(client, runId, { ...initial, token: token || null, keeping });
     });
     const failures = made.failures.map(({ reason, message, count }) => ({ reason, message, count }));

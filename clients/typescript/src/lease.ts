@@ -7,7 +7,7 @@ import { mayPass } from "./status.js";
 import type { Background } from "./transport.js";
 
 // Renewals in a lease: two may be late or lost.
-export const RENEWALS = 3;
+const RENEWALS = 3;
 // Seconds for one of them.
 const TIMEOUT = 10;
 
@@ -15,9 +15,16 @@ const TIMEOUT = 10;
 export class Keeping {
   readonly #work: Background;
 
-  /** `isNew`: the lease begins now. Of a run that was found or made a while ago, most of it may be over. */
-  constructor(client: Client, runId: string, lease: number, isNew: boolean) {
-    this.#work = client.transport.background((signal) => keep(client, runId, lease, isNew, signal));
+  /**
+   * Renews the lease for the first time when a third of it may be over.
+   *
+   * `since`: a moment of `performance.now` before which the lease did not begin, such as when the run was asked for. Null: it
+   * may have begun long ago, as that of a run that was found.
+   */
+  constructor(client: Client, runId: string, lease: number, since: number | null) {
+    const pause = (lease * 1000) / RENEWALS;
+    const first = since === null ? 0 : Math.max(0, since + pause - performance.now());
+    this.#work = client.transport.background((signal) => keep(client, runId, first, pause, signal));
   }
 
   async end(): Promise<void> {
@@ -25,13 +32,14 @@ export class Keeping {
   }
 }
 
-/** Renews it until the run has ended. A daemon that comes back gives the run one lease to be renewed in. */
-async function keep(client: Client, runId: string, lease: number, isNew: boolean, signal: AbortSignal): Promise<void> {
-  // It keeps no process alive.
-  const pause = () => delay((lease * 1000) / RENEWALS, undefined, { ref: false, signal });
-  if (isNew) {
-    await pause();
-  }
+/**
+ * Renews it until the run has ended, with these pauses in milliseconds. A daemon that comes back gives the run one lease to be
+ * renewed in.
+ */
+async function keep(client: Client, runId: string, first: number, pause: number, signal: AbortSignal): Promise<void> {
+  // They keep no process alive.
+  const options = { ref: false, signal };
+  await delay(first, undefined, options);
   for (;;) {
     try {
       await client.runs.keepAliveRun({ runId }, { timeout: TIMEOUT, signal });
@@ -40,6 +48,6 @@ async function keep(client: Client, runId: string, lease: number, isNew: boolean
         return;
       }
     }
-    await pause();
+    await delay(pause, undefined, options);
   }
 }

@@ -124,14 +124,13 @@ export class Placing {
   async #created(member: Member, name: string, options: Options): Promise<Sandbox> {
     const patience = new Patience(this.#patience);
     const lease = renewed(options.lease, options.keepAlive);
+    const since = options.requestId ? null : performance.now();
     let wasLost = false;
     for (;;) {
       try {
         const given = { ...options, keepAlive: false, issueToken: false, requestId: name, client: member.ask };
         const made = await Sandbox.create(given);
-        // The lease of a run that was found has begun before, and so has that of a run whose answer was lost.
-        const isNew = !options.requestId && !wasLost;
-        return made.on(member.client, lease === null ? null : new Keeping(member.ask, made.runId, lease, isNew));
+        return made.on(member.client, lease === null ? null : new Keeping(member.ask, made.runId, lease, since));
       } catch (error) {
         options.signal?.throwIfAborted();
         if (!hasNoAnswer(error)) {

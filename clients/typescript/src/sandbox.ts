@@ -11,7 +11,7 @@ import { Files } from "./files.js";
 import { type ForkOptions, type Forks, fork } from "./forks.js";
 import { type ForwardOptions, PortForward } from "./forward.js";
 import { Git } from "./git.js";
-import { Keeping, RENEWALS } from "./lease.js";
+import { Keeping } from "./lease.js";
 import { initial, type OnAwaitingApproval, type Options } from "./options.js";
 import { Pty } from "./pty.js";
 import * as requests from "./requests.js";
@@ -281,9 +281,7 @@ export class Sandbox implements AsyncDisposable {
       }
       origin.token = made.token || null;
       if (renewed !== null) {
-        // An answer that was lost and asked for again tells of a lease that began before.
-        const isNew = requestId === "" && performance.now() - begun < (renewed * 1000) / RENEWALS;
-        origin.keeping = new Keeping(client, runId, renewed, isNew);
+        origin.keeping = new Keeping(client, runId, renewed, requestId === "" ? begun : null);
       }
       return new Sandbox(client, runId, initial(options), origin);
     } catch (error) {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, test } from "node:test";
+import { afterEach, beforeEach, mock, test } from "node:test";
 import { setTimeout as delay, setImmediate as immediate } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
@@ -48,6 +48,12 @@ import { eventually } from "./waiting.js";
 const IN_TIME = 3000;
 const PROFILE = { profile: "p" };
 const NAMELESS = "0198a1b2-0000-4000-8000-000000000001";
+
+// The clock is ahead by so many milliseconds. Pauses take as long as without that.
+let ahead = 0;
+const HOUR = 3_600_000;
+const now = performance.now.bind(performance);
+mock.method(performance, "now", () => now() + ahead);
 
 let place: string;
 let nodes: Node[];
@@ -414,6 +420,7 @@ test("a silent node costs one create its time", async () => {
 test("a create whose answer was lost is one run when its node is back", async () => {
   two.usedRuns = three.usedRuns = 90;
   one.beforeAnswer = () => {
+    ahead += HOUR;
     one.kill();
     one.beforeAnswer = () => {};
     setTimeout(() => one.start(), 700);
@@ -514,16 +521,19 @@ test("a lease is renewed at once only of a run that was found, and until its end
 });
 
 test("a lease that began a while before the answer is renewed at once", async () => {
+  two.usedRuns = three.usedRuns = 90;
   {
     await using client = new Client({ endpoint: one.endpoint });
-    const options = { ...PROFILE, lease: 6, keepAlive: true, client };
-    await Sandbox.create(options);
-    await delay(300);
-    assert.equal(one.renewals, 0);
-    one.beforeAnswer = () => delay(2100);
-    await Sandbox.create(options);
-    // A third of the lease is two seconds, of which the first sandbox's have passed.
-    await eventually(async () => one.renewals === 2, "it is not renewed at once");
+    const options = { ...PROFILE, lease: 3600, keepAlive: true };
+    await Sandbox.create({ ...options, client });
+    one.beforeAnswer = () => {
+      ahead += HOUR;
+    };
+    await Sandbox.create({ ...options, client });
+    await eventually(async () => one.renewals === 1, "it is not renewed at once");
+    await fleet.create(options);
+    // The first sandbox was made within a third of its lease.
+    await eventually(async () => one.renewals === 2, "it is not renewed at once in a fleet");
   }
   await using client = new Client({ endpoint: two.endpoint });
   // The first of them may have been ready for long.

@@ -198,7 +198,7 @@ async def fork(
         seconds = _results.run_info(one.run).lease
         if keep_alive and seconds is not None:
             # It began when this fork was ready, and the answer came when all were.
-            sandbox._keeping.begin(client, sandbox.run_id, seconds, is_new=False)
+            sandbox._keeping.begin(client, sandbox.run_id, seconds, since=None)
     return forks
 
 

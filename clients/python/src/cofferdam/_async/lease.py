@@ -1,5 +1,7 @@
 """The lease of a run, renewed as long as its sandbox object wants it."""
 
+import time
+
 from cofferdam import v1
 from cofferdam._async.client import AsyncClient
 from cofferdam._async.transport import Background, Lock, sleep
@@ -20,9 +22,14 @@ class Keeping:
         #: Ends of the sandbox take turns: the first one closes the connection, and the next opens another.
         self.turn = Lock()
 
-    def begin(self, client: AsyncClient, run_id: str, lease: float, *, is_new: bool) -> None:
-        """`is_new`: the lease begins now. Of a run that was found or made a while ago, most of it may be over."""
-        self._work = client._transport.background(lambda: keep(client, run_id, lease, is_new=is_new))
+    def begin(self, client: AsyncClient, run_id: str, lease: float, *, since: float | None) -> None:
+        """Renews the lease for the first time when a third of it may be over.
+
+        `since`: a moment of `time.monotonic` before which the lease did not begin, such as when the run was asked for.
+        None: it may have begun long ago, as that of a run that was found.
+        """
+        first = 0.0 if since is None else max(0.0, since + lease / RENEWALS - time.monotonic())
+        self._work = client._transport.background(lambda: keep(client, run_id, lease, first))
 
     @property
     def goes_on(self) -> bool:
@@ -35,10 +42,12 @@ class Keeping:
             await work.end()
 
 
-async def keep(client: AsyncClient, run_id: str, lease: float, *, is_new: bool) -> None:
-    """Renews it until the run has ended. A daemon that comes back gives the run one lease to be renewed in."""
-    if is_new:
-        await sleep(lease / RENEWALS)
+async def keep(client: AsyncClient, run_id: str, lease: float, first: float) -> None:
+    """Renews it, at first after so many seconds, until the run has ended.
+
+    A daemon that comes back gives the run one lease to be renewed in.
+    """
+    await sleep(first)
     while True:
         try:
             await client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=run_id), timeout=TIMEOUT)

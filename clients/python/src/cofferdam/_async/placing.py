@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -90,6 +91,7 @@ class Placing:
         """Makes the sandbox at this node. Once an answer was lost, only the node itself can say that it has made none."""
         patience = Patience(self._patience)
         was_lost = False
+        begun = time.monotonic()
         lease = _requests.renewed(options.get("lease"), keep_alive=options.get("keep_alive", False))
         given: FleetCreateOptions = {**options, "keep_alive": False}
         try:
@@ -118,8 +120,7 @@ class Placing:
             member.client, made.run_id, made._options, owns_client=False, delete_workspace=made._delete_workspace
         )
         if lease is not None:
-            # The lease of a run that was found has begun before, and so has that of a run whose answer was lost.
-            sandbox._keeping.begin(member.ask, sandbox.run_id, lease, is_new=abandons and not was_lost)
+            sandbox._keeping.begin(member.ask, sandbox.run_id, lease, since=begun if abandons else None)
         return sandbox
 
     async def _with_token(self, sandbox: AsyncSandbox, member: Member, name: str, *, abandons: bool) -> None:

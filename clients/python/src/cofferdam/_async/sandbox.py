@@ -25,7 +25,7 @@ from cofferdam._async.files import Files
 from cofferdam._async.forks import AsyncForks, fork
 from cofferdam._async.forward import ErrorCallback, PortForward
 from cofferdam._async.git import Git
-from cofferdam._async.lease import RENEWALS, Keeping
+from cofferdam._async.lease import Keeping
 from cofferdam._async.pty import Pty
 from cofferdam._async.search import Search
 from cofferdam._async.sessions import Sessions
@@ -242,9 +242,7 @@ class AsyncSandbox:
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
         sandbox._token = made.token or None
         if renewed is not None:
-            # An answer that was lost and asked for again tells of a lease that began before.
-            is_new = not request_id and time.monotonic() - begun < renewed / RENEWALS
-            sandbox._keeping.begin(client, run_id, renewed, is_new=is_new)
+            sandbox._keeping.begin(client, run_id, renewed, since=None if request_id else begun)
         return sandbox
 
     @classmethod

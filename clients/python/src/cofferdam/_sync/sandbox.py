@@ -28,7 +28,7 @@ from cofferdam._sync.files import Files
 from cofferdam._sync.forks import Forks, fork
 from cofferdam._sync.forward import ErrorCallback, PortForward
 from cofferdam._sync.git import Git
-from cofferdam._sync.lease import RENEWALS, Keeping
+from cofferdam._sync.lease import Keeping
 from cofferdam._sync.pty import Pty
 from cofferdam._sync.search import Search
 from cofferdam._sync.sessions import Sessions
@@ -241,9 +241,7 @@ class Sandbox:
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
         sandbox._token = made.token or None
         if renewed is not None:
-            # An answer that was lost and asked for again tells of a lease that began before.
-            is_new = not request_id and time.monotonic() - begun < renewed / RENEWALS
-            sandbox._keeping.begin(client, run_id, renewed, is_new=is_new)
+            sandbox._keeping.begin(client, run_id, renewed, since=None if request_id else begun)
         return sandbox
 
     @classmethod

@@ -160,7 +160,7 @@ class CofferdamBackend(BaseSandboxBackend):
             with using("release", SandboxError):
                 self._client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=held.sandbox.run_id))
         except BaseException:
-            held.sandbox._keeping.begin(self._client, held.sandbox.run_id, held.config.lease, is_new=False)
+            held.sandbox._keeping.begin(self._client, held.sandbox.run_id, held.config.lease, since=None)
             raise
         del self._sandbox_metadata[instance_id]
         return Handover(instance_id, self.endpoint, held.config)
@@ -240,7 +240,7 @@ class CofferdamBackend(BaseSandboxBackend):
             return instance_id
         options = Options(wait_for_approval=config.wait_for_approval, env=dict(config.env or {}))
         sandbox = Sandbox(self._client, run_id, options, owns_client=False, delete_workspace=True)
-        sandbox._keeping.begin(self._client, run_id, config.lease, is_new=False)
+        sandbox._keeping.begin(self._client, run_id, config.lease, since=None)
         self._sandbox_metadata[instance_id] = {"config": config, "held": _Held(config, sandbox, Posix(sandbox))}
         return instance_id
 
