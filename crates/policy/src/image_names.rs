@@ -6,8 +6,6 @@
 //! An id and a digest name content, whatever names it has. In a list of allowed images, `*` is for them, too. Where images have different
 //! rules, [`closest`] gives them those of a beginning of names only if no other rules can be meant for the same image.
 
-use document::At;
-
 /// Registry of names without one, as engines have it.
 const REGISTRY: &str = "docker.io";
 /// Another name of it.
@@ -19,38 +17,7 @@ const TAG: &str = "latest";
 /// Characters before a tag and before a digest.
 const PARTS: [char; 2] = [':', '@'];
 /// Beginning of an image's id, and the number of its hexadecimal digits.
-const ID: (&str, usize) = ("sha256:", 64);
-
-/// Reads the name of an image or runtime, which the engine gets unchanged.
-pub(super) fn reference(at: &At<'_>, pattern: bool) -> Option<String> {
-    let text = at.text()?;
-    is_well_formed(at, text, pattern).then(|| text.to_owned())
-}
-
-/// Returns true if a text can be a name of images. Otherwise reports it as a problem of the value.
-pub(super) fn is_well_formed(at: &At<'_>, text: &str, pattern: bool) -> bool {
-    let body = if pattern { text.strip_suffix('*').unwrap_or(text) } else { text };
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._:/@+-".contains(c);
-    let is_good = (1..=255).contains(&text.len()) && body.chars().all(plain) && !body.starts_with('-');
-    if !is_good {
-        at.problem("must be 1 to 255 characters of letters, digits and `._:/@+-`");
-        return false;
-    }
-    let Some((host, port)) = text.strip_suffix('*').and_then(registry_on_port) else { return true };
-    let port = if port.is_empty() { "PORT" } else { port };
-    at.problem_hint(
-        format!("is for tags of an image `{host}`, and for no image of a registry on a port"),
-        Some(format!("write `{host}:{port}/*` for that registry, or `library/{text}` for these tags")),
-    );
-    false
-}
-
-/// Returns the host and the port of a beginning of tags that looks like a registry on a port, which has a `/` after it.
-fn registry_on_port(beginning: &str) -> Option<(&str, &str)> {
-    let (host, port) = beginning.split_once(':')?;
-    let is_meant = !host.contains('/') && is_registry(host) && port.bytes().all(|byte| byte.is_ascii_digit());
-    is_meant.then_some((host, port))
-}
+pub(super) const ID: (&str, usize) = ("sha256:", 64);
 
 /// Returns true if one of the names of images, each of which may end in `*`, is for this image.
 pub(crate) fn permits(allowed: &[String], image: &str) -> bool {
@@ -162,12 +129,12 @@ fn is_of_ids(name: &str) -> bool {
 }
 
 /// Returns true if the first part of a name is a registry: it has a dot, a port or a capital, or is `localhost`.
-fn is_registry(part: &str) -> bool {
+pub(super) fn is_registry(part: &str) -> bool {
     part == "localhost" || part.contains(['.', ':']) || part.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
 /// Splits a name into its registry and the rest.
-fn parts(name: &str) -> (&str, &str) {
+pub(super) fn parts(name: &str) -> (&str, &str) {
     match name.split_once('/') {
         Some((ALIAS, rest)) => (REGISTRY, rest),
         Some((first, rest)) if is_registry(first) => (first, rest),
@@ -230,48 +197,6 @@ mod tests {
             assert!(!is_for(beginning, "db:5000/other:1"), "{beginning}");
         }
         assert!(is_for("db:5000/*", "db:5000/other:1") && is_for("db*", "db:5000/other:1"));
-    }
-
-    #[test]
-    fn a_beginning_of_tags_that_looks_like_a_registry_on_a_port_is_a_problem() {
-        let loaded = |name: &str| {
-            let policy = format!(
-                "profiles: {{p: {{allowed_images: ['{name}'], operations: {{}}}}}}\nroles: {{r: {{allow: '*'}}}}\n"
-            );
-            let loaded = crate::Policy::from_files([("p.yaml", policy)]);
-            loaded.map(|_| ()).map_err(|problems| problems.0[0].to_string())
-        };
-        for (name, registry) in [
-            ("localhost:5000*", "`localhost:5000/*`"),
-            ("localhost:*", "`localhost:PORT/*`"),
-            ("registry.example.org:50*", "`registry.example.org:50/*`"),
-        ] {
-            let problem = loaded(name).unwrap_err();
-            for part in ["allowed_images[0]: is for tags of", registry, &format!("`library/{name}`")] {
-                assert!(problem.contains(part), "{name}: {problem}");
-            }
-        }
-        let id = "c".repeat(64);
-        for name in [
-            "localhost:5000/*",
-            "library/localhost:5000*",
-            "localhost:5000/db:1*",
-            "registry.example.org/db:1*",
-            "registry.example.org*",
-            "my.tool:v1*",
-            "my.tool:1",
-            "db:5000*",
-            "db@*",
-            "sha256:1*",
-            &id,
-            "*",
-        ] {
-            assert_eq!(loaded(name), Ok(()), "{name}");
-        }
-        // Each has the meaning that the problem gives it.
-        let image = "localhost:5000/db:1";
-        assert!(is_for("localhost:5000/*", image) && !is_for("localhost:5000*", image));
-        assert!(is_for("library/localhost:5000*", "localhost:5000"));
     }
 
     #[test]

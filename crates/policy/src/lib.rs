@@ -30,6 +30,7 @@ mod read_companions;
 mod read_egress;
 mod read_exec;
 mod read_git;
+mod read_images;
 mod read_limits;
 mod read_mcp;
 mod read_placeholders;

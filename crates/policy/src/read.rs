@@ -6,7 +6,6 @@ use jail::{MountMode, RootMode, TmpMode};
 use operations::deny::DenyList;
 use operations::{Bounds, CommandLimits, transport};
 
-use crate::image_names::reference;
 use crate::model::{
     Author, Background, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Forward, Profile,
 };
@@ -14,6 +13,7 @@ use crate::read_approvals::{ApprovalPolicy, approvals};
 use crate::read_companions::companions;
 use crate::read_egress::egress;
 use crate::read_exec::{VERDICTS, rules};
+use crate::read_images::reference;
 use crate::read_limits::{caps, rate_limits};
 use crate::{
     Form, Risk, Verdict, holding::EXEC_READ_ONLY, names, own_kernel, own_risk::default_risk, paths,

@@ -6,8 +6,9 @@ use document::{At, Fields};
 use egress_rules::Rules;
 
 use crate::companions::{Check, Companion, CompanionRules, Readiness};
-use crate::image_names::{form, is_well_formed, permits, reference};
+use crate::image_names::{form, permits};
 use crate::read_egress;
+use crate::read_images::{is_well_formed, reference};
 
 /// Memory of all companions of a run if the profile has no number, MiB.
 const MEMORY: u64 = 1_024;
