@@ -18,7 +18,7 @@ const ARROWS: [(&str, &str); 106] = [
     ("api-access", ""),
     ("atomic-file", ""),
     ("audit", "atomic-file redact text timestamp"),
-    ("audit-service", "audit identity metrics operations redact refusal timestamp webhook wire"),
+    ("audit-service", "admission audit identity metrics operations redact refusal timestamp webhook wire"),
     ("backup", "atomic-file audit seal timestamp"),
     ("backup-service", "audit audit-service backup identity operations refusal runs store timestamp wire"),
     (

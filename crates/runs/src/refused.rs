@@ -16,7 +16,7 @@ use serde_json::json;
 
 /// Refusals that are not on record yet, by reason and tenant.
 #[derive(Debug, Default)]
-pub(crate) struct Refused(OccurrencesByClient);
+pub(crate) struct Refused(OccurrencesByClient<String>);
 
 impl Refused {
     /// Records that a run was not admitted because of a bound of its tenant, of the node or of the daemon, or because the node is drained:
