@@ -118,6 +118,15 @@ pub(crate) fn put_down(process: &mut v1::Process, run: &RunEnd) {
     process.evidence = evidence.iter().map(Evidence::to_wire).collect();
 }
 
+/// Puts the end of a process whose record an earlier daemon left unreadable down to that daemon, unless the end of its run explains it.
+pub(crate) fn put_down_unreadable(process: &mut v1::Process, run: &RunEnd) {
+    put_down(process, run);
+    if run.blame(process.ended_by()).is_none() {
+        process.set_fault(v1::Fault::Infrastructure);
+        process.evidence = vec![Evidence::new("daemon.event", "restart").to_wire()];
+    }
+}
+
 /// Returns the event of a process's end. `unrecorded` counts the input that the recording lacks.
 pub(crate) fn ended_event(
     files: &ProcessFiles,
@@ -261,6 +270,34 @@ mod tests {
         let process = put_down_by(EndedBy::Interrupted, &cut_off);
         assert_eq!(process.fault(), v1::Fault::Infrastructure);
         assert_eq!(process.evidence, [Evidence::new("run.end_cause", "node_drained").to_wire()]);
+    }
+
+    #[test]
+    fn the_text_and_the_facts_of_a_process_without_a_record_name_one_cause() {
+        let unreadable = "its record cannot be read";
+        let [drain, loss, daemon] =
+            [("run.end_cause", "node_drained"), ("engine.exit_code", "137"), ("daemon.event", "restart")];
+        for (run, fault, fact, words) in [
+            (by_cause(EndCause::NodeDrained), v1::Fault::Infrastructure, drain, "node_drained"),
+            (failed(Fault::Infrastructure), v1::Fault::Infrastructure, loss, "it was killed"),
+            (failed(Fault::Program), v1::Fault::Program, loss, "it was killed"),
+            (RunEnd::default(), v1::Fault::Infrastructure, daemon, unreadable),
+            (by_cause(EndCause::Ttl), v1::Fault::Infrastructure, daemon, unreadable),
+            (
+                RunEnd { has_stopped: true, ..RunEnd::default() },
+                v1::Fault::Infrastructure,
+                daemon,
+                unreadable,
+            ),
+        ] {
+            let mut process = v1::Process { failure: unreadable.to_owned(), ..ended(EndedBy::Interrupted) };
+            put_down_unreadable(&mut process, &run);
+            assert_eq!(process.fault(), fault, "{run:?}");
+            assert_eq!(process.evidence, [Evidence::new(fact.0, fact.1).to_wire()], "{run:?}");
+            assert!(process.failure.contains(words), "{run:?}: {}", process.failure);
+            let is_of_record = process.failure.contains(unreadable);
+            assert_eq!(is_of_record, fact == daemon, "{run:?}: {}", process.failure);
+        }
     }
 
     #[test]
