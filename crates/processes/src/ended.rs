@@ -1,24 +1,16 @@
 //! Puts the end of a process down to a party and records it. The record of its start is the record of its call, which has the same id.
 
-use std::time::Duration;
-
 use audit::{Event, Kind, Outcome, Status, Usage};
 use operations::{EndedBy, Evidence, Fault, fault_of};
 use runs::record::{EndCause, Failed, Record, State as RunState};
 use runs::{OnStop, Run};
 use serde_json::json;
 use store::recording::Digest;
-use tokio::time::timeout;
 use wire::v1::{self, process::State};
 
 use crate::disk::{Known, ProcessFiles};
 use crate::input::Unrecorded;
 use crate::shared::Shared;
-
-/// Time in which the worker of a run is missed after the loss of its processes, if their container has ended.
-const MISSED: Duration = Duration::from_secs(1);
-/// Time in which a run without a worker gets another one, or ends: longer than it takes to find out how its container ended.
-const DECIDED: Duration = Duration::from_secs(20);
 
 /// The end of a run, as far as its processes end with it.
 #[derive(Debug, Default)]
@@ -48,16 +40,7 @@ impl RunEnd {
     ///
     /// The end of a container is first seen by the ends of its processes. Programs can bring these about, but not that end.
     pub(crate) async fn decided(run: &Run, shared: &Shared) -> Self {
-        let decided = async {
-            if timeout(MISSED, run.ended.cancelled()).await.is_ok() {
-                return;
-            }
-            let goes_on = run.lanes_for_review().is_ok_and(|lanes| lanes.guest().is_connected());
-            if !goes_on {
-                let _ = timeout(DECIDED, run.ended.cancelled()).await;
-            }
-        };
-        shared.stop.run_until_cancelled(decided).await;
+        shared.stop.run_until_cancelled(run.ends_within(Run::MISSED)).await;
         // A drain is seen before it ends a keeper, and explains none that was lost before.
         Self { cause: None, ..Self::of(run.record()) }
     }
