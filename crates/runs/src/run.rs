@@ -324,11 +324,8 @@ impl Run {
 
     /// Returns the approvals for which the run is frozen.
     pub fn awaited_approvals(&self) -> Vec<String> {
-        let ids = self.record().holds.into_iter().filter_map(|held| match held.hold {
-            Hold::Approval(id) => Some(id),
-            _ => None,
-        });
-        ids.collect()
+        let approval = |held: Held| if let Hold::Approval(id) = held.hold { Some(id) } else { None };
+        self.record().holds.into_iter().filter_map(approval).collect()
     }
 
     /// Returns true if anything except calls that wait for their approval holds the run.
