@@ -1,5 +1,6 @@
 //! Connections from outside to TCP servers in a run.
 
+use std::collections::HashMap;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
+use tonic_types::StatusExt as _;
 use wire::v1::forward_service_client::ForwardServiceClient;
+use wire::v1::node_service_client::NodeServiceClient;
 
 /// An event that has not come by then does not come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -133,6 +136,15 @@ impl Line {
             }
         }
     }
+}
+
+/// The facts of the status with which a connection ends after its run has ended, and their reason.
+async fn over(mut line: Line) -> HashMap<String, String> {
+    assert_eq!(line.closed().await.1.reason(), Reason::RunEnded);
+    let status = line.next().await.unwrap_err();
+    let mut facts = status.get_details_error_info().unwrap().metadata;
+    facts.insert("reason".to_owned(), reason(&status));
+    facts
 }
 
 /// The record of this kind of a connection.
@@ -457,4 +469,43 @@ async fn fw9_the_command_line_gives_a_server_a_local_port_until_it_ends() {
     let status = tokio::time::timeout(PATIENCE, coffer.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(0));
     assert!(TcpStream::connect(&address).await.is_err(), "the port is closed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fw15_the_end_of_a_connection_with_its_run_says_whose_failure_that_is() {
+    let daemon = daemon().await;
+    let mut lines = Vec::new();
+    for _ in 0..3 {
+        let mut run = run_of(&daemon, "in").await;
+        echo(&mut run, "127.0.0.1", 8000).await;
+        let mut line = Line::to(&run, 8000).await.unwrap();
+        line.say(b"x").await;
+        assert_eq!(line.hear(1).await, b"x");
+        lines.push((run, line));
+    }
+    let [stopped, lost, drained] = <[(RunHandle, Line); 3]>::try_from(lines).ok().unwrap();
+
+    let (mut run, line) = stopped;
+    run.stop().await;
+    let facts = over(line).await;
+    assert_eq!((&*facts["reason"], &*facts["fault"]), ("RUN_NOT_READY", "CALLER"), "{facts:?}");
+
+    let (mut run, line) = lost;
+    let id = line.id.clone();
+    let killed = harness::docker().args(["kill", &run.run.container_id]).output().unwrap();
+    assert!(killed.status.success(), "{killed:?}");
+    let facts = over(line).await;
+    assert_eq!((&*facts["reason"], &*facts["fault"]), ("RUN_LOST", "INFRASTRUCTURE"), "{facts:?}");
+    assert_eq!((&*facts["evidence.engine.exit_code"], &*facts["retry_safe"]), ("137", "false"), "{facts:?}");
+    let receipt = recorded(&mut run.clients, &id, "forward_receipt").await;
+    assert_eq!(receipt["outcome"]["reason"], "RUN_ENDED", "{receipt}");
+    assert!(receipt["outcome"]["message"].as_str().unwrap().contains("killed from outside"), "{receipt}");
+
+    let (run, line) = drained;
+    let deadline = Some(prost_types::Duration { seconds: 1, nanos: 0 });
+    let request = v1::DrainNodeRequest { reason: "a new kernel".to_owned(), deadline };
+    NodeServiceClient::new(run.clients.channel.clone()).drain_node(request).await.unwrap();
+    let facts = over(line).await;
+    assert_eq!((&*facts["reason"], &*facts["fault"]), ("RUN_LOST", "INFRASTRUCTURE"), "{facts:?}");
+    assert_eq!(facts["evidence.run.end_cause"], "node_drained", "{facts:?}");
 }

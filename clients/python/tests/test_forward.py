@@ -17,6 +17,7 @@ from cofferdam import (
     Denied,
     InvalidArgument,
     PreconditionFailed,
+    RunLost,
     RunNotReady,
     Sandbox,
 )
@@ -132,6 +133,25 @@ def test_a_connection_that_is_refused_or_lost_tells_its_reason(forwarding: Daemo
             sandbox.forward(port, local_port=local)
 
 
+def test_a_connection_of_a_lost_sandbox_is_lost_to_the_infrastructure(forwarding: Daemon, sandbox: Sandbox) -> None:
+    told: list[CofferdamError] = []
+    ended = threading.Event()
+
+    def tell(error: CofferdamError) -> None:
+        told.append(error)
+        ended.set()
+
+    up(sandbox, ["python3", "-c", ECHO], "up")
+    with sandbox.forward(7000, on_error=tell) as address, dial(address) as one:
+        one.sendall(b"x")
+        assert one.recv(1) == b"x"
+        forwarding.kill_containers()
+        assert ended.wait(60)
+    [lost] = told
+    assert isinstance(lost, RunLost)
+    assert (lost.fault, lost.evidence["engine.exit_code"], lost.retry_safe) == ("infrastructure", "137", False)
+
+
 async def test_the_asynchronous_half_does_the_same(forwarding: Daemon, image: str) -> None:
     told: list[CofferdamError] = []
     async with await AsyncSandbox.create(profile="in", image=image, endpoint=forwarding.endpoint) as sandbox:
@@ -159,4 +179,17 @@ async def test_the_asynchronous_half_does_the_same(forwarding: Daemon, image: st
             reader, writer = await asyncio.open_connection(*address.split(":"))
             assert await reader.read() == b""
             writer.close()
-    assert [type(error) for error in told] == [PreconditionFailed]
+        ended = asyncio.Event()
+
+        def tell(error: CofferdamError) -> None:
+            told.append(error)
+            ended.set()
+
+        async with sandbox.forward(7000, on_error=tell) as address:
+            reader, writer = await asyncio.open_connection(*address.split(":"))
+            writer.write(b"x")
+            assert await reader.readexactly(1) == b"x"
+            await asyncio.to_thread(forwarding.kill_containers)
+            await asyncio.wait_for(ended.wait(), 60)
+            writer.close()
+    assert [type(error) for error in told] == [PreconditionFailed, RunLost]

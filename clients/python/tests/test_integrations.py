@@ -17,6 +17,8 @@ from cofferdam import (
     CommandNotAllowed,
     CommandResult,
     CommandTimedOut,
+    DaemonTimedOut,
+    InfrastructureError,
     NotFound,
     RunLost,
     RunNotReady,
@@ -95,6 +97,17 @@ def test_commands_of_a_sandbox_that_its_programs_have_ended_have_failed() -> Non
     fault = "caller"
     with pytest.raises(RunNotReady):
         posix.run(["true"])
+
+
+def test_a_daemon_that_does_not_answer_is_no_timeout_of_a_command() -> None:
+    def run(*_: object, **__: object) -> None:
+        raise DaemonTimedOut("no answer", call_id="c", fault="infrastructure")
+
+    posix = Posix(cast(Sandbox, SimpleNamespace(commands=SimpleNamespace(run=run))))
+    with pytest.raises(InfrastructureError, match="no answer") as told:
+        posix.run(["true"])
+    assert not isinstance(told.value, TimeoutError)
+    assert (told.value.message, told.value.call_id, told.value.fault) == ("no answer", "c", "infrastructure")
 
 
 def test_input_of_any_size_arrives(sandbox: Sandbox) -> None:

@@ -5,6 +5,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from "node:n
 import type { Client } from "./client.js";
 import { CofferdamError, InvalidArgument } from "./errors.js";
 import { endedConnection } from "./status.js";
+import { ForwardClosed_Reason } from "./v1.js";
 
 const HOST = "127.0.0.1";
 // Most bytes in a message to the daemon.
@@ -80,15 +81,18 @@ async function serve(
   const abort = () => local.destroy();
   signal.addEventListener("abort", abort, { once: true });
   try {
+    let reason = ForwardClosed_Reason.REASON_UNSPECIFIED;
     for await (const { event } of client.forward.forwardPort(requests(start, local), { signal })) {
       if (event.case === "data") {
         await write(local, event.value);
       } else if (event.case === "finished") {
         local.end();
       } else if (event.case === "closed") {
-        endedConnection(event.value.reason);
+        reason = event.value.reason;
       }
     }
+    // Not before the end of the stream: its status says whose failure the end of a run is.
+    endedConnection(reason);
   } finally {
     signal.removeEventListener("abort", abort);
     local.destroySoon();

@@ -36,7 +36,7 @@ import {
   type ToolOutput,
   type Workspace,
 } from "./types.js";
-import { ListToolsRequest_Format, Run_State } from "./v1.js";
+import { type CallResponse, ListToolsRequest_Format, Run_State } from "./v1.js";
 
 // Seconds. Making a container is the engine's, which may have others to make first.
 const CREATE_TIMEOUT = 300;
@@ -480,9 +480,18 @@ export class Sandbox implements AsyncDisposable {
     args: Readonly<Record<string, unknown>> | string,
     options: { dialect?: string; signal?: AbortSignal } = {},
   ): Promise<ToolOutput> {
+    return results.toolOutput(await this.answerOf(name, args, options));
+  }
+
+  /** @internal As `callTool`, with the answer as the daemon gave it. */
+  async answerOf(
+    name: string,
+    args: Readonly<Record<string, unknown>> | string,
+    options: { dialect?: string; signal?: AbortSignal },
+  ): Promise<CallResponse> {
     const argumentsJson = typeof args === "string" ? args : JSON.stringify(args);
     const dialect = { dialect: options.dialect ?? "code", name, argumentsJson };
-    return results.toolOutput((await this.#caller.call({ dialect }, { signal: options.signal })).response);
+    return (await this.#caller.call({ dialect }, { signal: options.signal })).response;
   }
 
   /**

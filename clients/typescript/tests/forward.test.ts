@@ -6,7 +6,15 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { type CofferdamError, Denied, InvalidArgument, PreconditionFailed, RunNotReady, Sandbox } from "@cofferdam/sdk";
+import {
+  type CofferdamError,
+  Denied,
+  InvalidArgument,
+  PreconditionFailed,
+  RunLost,
+  RunNotReady,
+  Sandbox,
+} from "@cofferdam/sdk";
 import { Daemon } from "./daemon.js";
 
 const POLICY = `
@@ -141,4 +149,22 @@ test("a connection that is refused or lost tells its reason", async () => {
   ] as const) {
     await assert.rejects(sandbox.forward(port, { localPort }), InvalidArgument);
   }
+});
+
+test("a connection of a lost sandbox is lost to the infrastructure", async () => {
+  await using sandbox = await sandboxOf("in");
+  await up(sandbox, ["python3", "-c", ECHO], "up");
+  let onError: (error: CofferdamError) => void = () => {};
+  const told = new Promise<CofferdamError>((resolve) => {
+    onError = resolve;
+  });
+  await using echo = await sandbox.forward(7000, { onError });
+  const socket = dial(echo.address, true);
+  socket.write("x");
+  await once(socket, "data");
+  daemon.killContainers();
+  const lost = await told;
+  assert(lost instanceof RunLost && !lost.retrySafe);
+  assert.deepEqual([lost.fault, lost.evidence["engine.exit_code"]], ["infrastructure", "137"]);
+  socket.destroy();
 });

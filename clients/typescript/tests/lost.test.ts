@@ -26,7 +26,10 @@ import {
   Sandbox,
   Unavailable,
 } from "@cofferdam/sdk";
+import { tools } from "@cofferdam/sdk/ai";
 import * as v1 from "@cofferdam/sdk/v1";
+import { generateText, stepCountIs, streamText } from "ai";
+import { convertArrayToReadableStream, MockLanguageModelV3 } from "ai/test";
 import type { Caller } from "../src/caller.js";
 import { SpawnedProcess } from "../src/claude.js";
 import { CommandHandle } from "../src/handle.js";
@@ -288,4 +291,57 @@ test("an agent that the host ended with its sandbox has no exit", async () => {
     assert.equal(told.message, "the container was killed");
     assert.deepEqual([child.exitCode, child.signalCode, child.stdin.destroyed], [null, null, true]);
   }
+});
+
+test("the AI SDK tells no model of a sandbox that the host has lost", async () => {
+  await using daemon = await StandIn.start();
+  await using client = new Client({ endpoint: daemon.endpoint });
+  const sandbox = await found(client);
+  const listed = [{ name: "bash", description: "Runs a command.", inputSchema: { type: "object" } }];
+  daemon.ends["ListTools"] = [answer(v1.ListToolsResponseSchema, { toolsJson: JSON.stringify(listed) })];
+  const made = await tools(sandbox);
+  const usage = {
+    inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+    outputTokens: { total: 1, text: 1, reasoning: 0 },
+  };
+  const call = { type: "tool-call", toolCallId: "1", toolName: "bash", input: "{}" } as const;
+  const calls = { unified: "tool-calls", raw: undefined } as const;
+  const stop = { unified: "stop", raw: undefined } as const;
+  const asked = () => {
+    const model = new MockLanguageModelV3({
+      doGenerate: [
+        { content: [call], finishReason: calls, usage, warnings: [] },
+        { content: [{ type: "text", text: "done" }], finishReason: stop, usage, warnings: [] },
+      ],
+      doStream: { stream: convertArrayToReadableStream([call, { type: "finish" as const, finishReason: calls, usage }]) },
+    });
+    return { model, prompt: "Go.", tools: made, stopWhen: stepCountIs(3) };
+  };
+  const failing = (fault: v1.Fault) => {
+    const evidence = [{ what: "engine.exit_code", value: "137" }];
+    const error = { reason: "RUN_LOST", message: "the run was lost", fault, evidence };
+    const value = { callId: "c", status: v1.CallResponse_Status.FAILED, rendered: "for the model", error };
+    return answer(v1.CallStreamResponseSchema, { event: { case: "result", value } });
+  };
+  const facts = { fault: "INFRASTRUCTURE", "evidence.engine.exit_code": "137" };
+  for (const end of [failing(v1.Fault.INFRASTRUCTURE), refusal("RUN_LOST", facts)]) {
+    daemon.ends["CallStream"] = [end];
+    const once = asked();
+    const lost = await thrown(generateText(once));
+    assert(lost instanceof InfrastructureError);
+    assert.deepEqual([lost.reason, lost.evidence["engine.exit_code"]], ["RUN_LOST", "137"]);
+    assert.equal(once.model.doGenerateCalls.length, 1);
+    const streamed = asked();
+    const read = async () => {
+      for await (const _ of streamText({ ...streamed, onError: () => {} }).fullStream) {
+        // It ends with the error.
+      }
+    };
+    assert((await thrown(read())) instanceof InfrastructureError);
+    assert.equal(streamed.model.doStreamCalls.length, 1);
+  }
+  // A failure that programs can bring about is an answer.
+  daemon.ends["CallStream"] = [failing(v1.Fault.PROGRAM)];
+  const { text, steps } = await generateText(asked());
+  assert.deepEqual([text, steps[0]?.toolResults[0]?.output], ["done", "for the model"]);
 });

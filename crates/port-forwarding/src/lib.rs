@@ -31,7 +31,7 @@ use wire::v1::{self, forward_port_response::Event};
 use record::Chapter;
 use slots::{Slot, Slots};
 use start::Start;
-use transfer::{End, Transfer};
+use transfer::{End, Transfer, over};
 
 pub use record::interrupted;
 
@@ -115,8 +115,8 @@ impl PortForwarding {
         let transfer = Transfer::new(out.clone());
         let bytes = transfer.pass(server, requests);
         let end = tokio::select! {
-            end = bytes => end,
-            () = run.ended.cancelled() => End::RUN_ENDED,
+            end = bytes => self.settled(&run, end).await,
+            () = run.ended.cancelled() => self.with_run(&run),
             () = run.paused() => End::RUN_PAUSED,
             () = out.closed() => End::DISCONNECTED,
             () = self.stop.cancelled() => End::STOPPING,
@@ -127,7 +127,26 @@ impl PortForwarding {
             tracing::error!(connection = %chapter.connection, "the end of a connection waits for the audit log");
         }
         drop(slot);
-        let _ = timeout(GOODBYE, out.send(end.message(bytes_in, bytes_out))).await;
+        let goodbye = async {
+            for last in end.last(bytes_in, bytes_out) {
+                let _ = out.send(last).await;
+            }
+        };
+        let _ = timeout(GOODBYE, goodbye).await;
+    }
+
+    /// Returns the end of a connection that its two sides have ended: that of the run, if the run ends as well.
+    async fn settled(&self, run: &Run, end: End) -> End {
+        let Some(patience) = end.patience() else { return end };
+        let ends = self.stop.run_until_cancelled(run.ends_within(patience)).await;
+        if ends == Some(true) { self.with_run(run) } else { end }
+    }
+
+    /// Returns the end of a connection whose run has ended. A daemon that stops ends runs, or leaves them to the next one.
+    fn with_run(&self, run: &Run) -> End {
+        let record = run.record();
+        let is_of_stop = self.stop.is_cancelled() && record.fault().is_none();
+        if is_of_stop { End::STOPPING } else { End::WithRun(over(&record)) }
     }
 
     /// Checks and records a connection, and connects to the server. Only this part of a connection can be refused.
@@ -168,7 +187,7 @@ impl PortForwarding {
     async fn dial(&self, run: &Run, network: OwnedFd, port: u16) -> Result<TcpStream, Refusal> {
         tokio::select! {
             server = dial::dial(network, port) => server,
-            () = run.ended.cancelled() => Err(Refusal::new(Reason::RunNotReady, "the run has ended")),
+            () = run.ended.cancelled() => Err(over(&run.record()).retry_safe(true)),
             () = self.stop.cancelled() => Err(Refusal::new(Reason::DaemonStopping, "the daemon is stopping")),
         }
     }

@@ -51,6 +51,9 @@ impl Chapter {
                 Outcome::new(Status::Succeeded).reason(reason.as_str_name())
             }
             End::Closed(reason) => Outcome::new(Status::Failed).reason(reason.as_str_name()),
+            End::WithRun(refusal) => {
+                Outcome::new(Status::Failed).reason(Reason::RunEnded.as_str_name()).message(&refusal.message)
+            }
             End::Refused(refusal) => {
                 Outcome::new(Status::Failed).reason(refusal.reason.as_str()).message(&refusal.message)
             }

@@ -1,9 +1,13 @@
 //! Passes the bytes of a connection in both directions, each as fast as its reader takes them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
+use operations::Fault;
 use refusal::Refusal;
+use runs::Run;
+use runs::record::{EndCause, Record};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -22,28 +26,57 @@ const PIECE: usize = 32 * 1024;
 #[derive(Debug)]
 pub(super) enum End {
     Closed(Reason),
+    /// The run ended. The status of [`over`] follows the last message.
+    WithRun(Refusal),
     /// The client gets a status: it sent an invalid message, or the connection did not begin.
     Refused(Refusal),
 }
 
 impl End {
     pub(super) const DISCONNECTED: Self = Self::Closed(Reason::Disconnected);
-    pub(super) const RUN_ENDED: Self = Self::Closed(Reason::RunEnded);
     pub(super) const RUN_PAUSED: Self = Self::Closed(Reason::RunPaused);
     pub(super) const NOT_ALLOWED: Self = Self::Closed(Reason::NotAllowed);
     pub(super) const STOPPING: Self = Self::Closed(Reason::Stopping);
     const RESET: Self = Self::Closed(Reason::Reset);
 
-    /// Returns the last message of the stream.
-    pub(super) fn message(self, bytes_in: u64, bytes_out: u64) -> Response {
+    /// Returns the time after which the end of the run is seen if it can be the reason of this end. `None` if it cannot.
+    ///
+    /// The end of a container is first seen by the ends of its connections. Servers can bring these about, but not that end.
+    pub(super) fn patience(&self) -> Option<Duration> {
         match self {
-            Self::Closed(reason) => {
-                let closed = ForwardClosed { reason: reason.into(), bytes_in, bytes_out };
-                Ok(message(Event::Closed(closed)))
-            }
-            Self::Refused(refusal) => Err(refusal.into()),
+            Self::Closed(Reason::Reset) => Some(Run::MISSED),
+            // Most servers that close a connection live on, and their clients must not wait.
+            Self::Closed(Reason::Finished) => Some(Duration::ZERO),
+            _ => None,
         }
     }
+
+    /// Returns the last message of the stream, the status that ends it, or both.
+    pub(super) fn last(self, bytes_in: u64, bytes_out: u64) -> Vec<Response> {
+        let closed = |reason: Reason| {
+            let closed = ForwardClosed { reason: reason.into(), bytes_in, bytes_out };
+            Ok(message(Event::Closed(closed)))
+        };
+        match self {
+            Self::Closed(reason) => vec![closed(reason)],
+            Self::WithRun(refusal) => vec![closed(Reason::RunEnded), Err(refusal.into())],
+            Self::Refused(refusal) => vec![Err(refusal.into())],
+        }
+    }
+}
+
+/// Returns the status of a connection whose run has ended: whose failure that is, and the facts that show it.
+pub(super) fn over(run: &Record) -> Refusal {
+    let fault = run.fault().unwrap_or(Fault::Caller);
+    let (reason, ended) = match fault {
+        Fault::Infrastructure => (operations::Reason::RunLost, "was lost"),
+        _ => (operations::Reason::RunNotReady, "ended"),
+    };
+    let cause = run.end_cause.map(EndCause::as_str);
+    let why = run.failure.as_deref().or(cause).unwrap_or("it was stopped");
+    let message = format!("the run {ended} during the connection: {why}");
+    // The bytes that passed may have had an effect.
+    Refusal { origin: run.origin(), ..Refusal::new(reason, message) }.by(fault).retry_safe(false)
 }
 
 /// Bytes of a connection, and its client.
@@ -125,18 +158,20 @@ pub(super) fn message(event: Event) -> ForwardPortResponse {
 mod tests {
     use std::time::Duration;
 
+    use operations::{Evidence, Fault, Reason as Stable, ToolFailure};
+    use runs::record::{EndCause, State};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::mpsc::{self, Receiver, Sender};
     use tokio::task::JoinHandle;
     use tokio_stream::wrappers::ReceiverStream;
-    use tonic::Status;
+    use tonic::{Code, Status};
     use wire::v1::ForwardPortRequest;
     use wire::v1::forward_closed::Reason;
     use wire::v1::forward_port_request::Event as Said;
     use wire::v1::forward_port_response::Event;
 
-    use super::{End, Response, Transfer};
+    use super::{End, Response, Transfer, over};
 
     type Requests = Sender<Result<ForwardPortRequest, Status>>;
 
@@ -234,5 +269,52 @@ mod tests {
         let (say, _answers, _server, passing) = begun().await;
         say.send(Ok(ForwardPortRequest { event: None })).await.unwrap();
         assert!(matches!(passing.await.unwrap().0, End::Refused(_)));
+    }
+
+    #[test]
+    fn the_end_of_a_run_is_the_last_message_and_a_status_with_its_party_and_facts() {
+        let killed = || ToolFailure::new(Stable::RunLost, "killed").shown_by(Evidence::new("a", 1));
+        let drained = vec![Evidence::new("run.end_cause", "node_drained")];
+        let lost = vec![Evidence::new("a", 1)];
+        for (failure, cause, reason, fault, evidence, words) in [
+            (
+                Some(killed()),
+                None,
+                Stable::RunLost,
+                Fault::Infrastructure,
+                lost.clone(),
+                "lost during the connection: killed",
+            ),
+            (Some(killed().by(Fault::Program)), None, Stable::RunNotReady, Fault::Program, lost, "killed"),
+            (
+                None,
+                Some(EndCause::NodeDrained),
+                Stable::RunLost,
+                Fault::Infrastructure,
+                drained,
+                "node_drained",
+            ),
+            (
+                None,
+                Some(EndCause::Ttl),
+                Stable::RunNotReady,
+                Fault::Caller,
+                vec![],
+                "ended during the connection: ttl",
+            ),
+            (None, None, Stable::RunNotReady, Fault::Caller, vec![], "stopped"),
+        ] {
+            let mut run = runs::testing::record();
+            run.end_cause = cause;
+            run.enter(State::Stopping, failure);
+            let told = over(&run);
+            assert_eq!((told.reason, told.origin.fault), (reason, Some(fault)), "{told:?}");
+            assert_eq!((&told.origin.evidence, told.origin.retry_safe), (&evidence, Some(false)), "{told:?}");
+            assert!(told.message.contains(words), "{}", told.message);
+            let [closed, status] = <[Response; 2]>::try_from(End::WithRun(told).last(3, 5)).unwrap();
+            let Some(Event::Closed(closed)) = closed.unwrap().event else { panic!("not closed") };
+            assert_eq!((closed.reason(), closed.bytes_in, closed.bytes_out), (Reason::RunEnded, 3, 5));
+            assert_eq!(status.unwrap_err().code(), Code::FailedPrecondition);
+        }
     }
 }

@@ -1,24 +1,16 @@
 //! Puts the end of a process down to a party and records it. The record of its start is the record of its call, which has the same id.
 
-use std::time::Duration;
-
 use audit::{Event, Kind, Outcome, Status, Usage};
 use operations::{EndedBy, Evidence, Fault, fault_of};
 use runs::record::{EndCause, Failed, Record, State as RunState};
 use runs::{OnStop, Run};
 use serde_json::json;
 use store::recording::Digest;
-use tokio::time::timeout;
 use wire::v1::{self, process::State};
 
 use crate::disk::{Known, ProcessFiles};
 use crate::input::Unrecorded;
 use crate::shared::Shared;
-
-/// Time in which the worker of a run is missed after the loss of its processes, if their container has ended.
-const MISSED: Duration = Duration::from_secs(1);
-/// Time in which a run without a worker gets another one, or ends: longer than it takes to find out how its container ended.
-const DECIDED: Duration = Duration::from_secs(20);
 
 /// The end of a run, as far as its processes end with it.
 #[derive(Debug, Default)]
@@ -48,16 +40,7 @@ impl RunEnd {
     ///
     /// The end of a container is first seen by the ends of its processes. Programs can bring these about, but not that end.
     pub(crate) async fn decided(run: &Run, shared: &Shared) -> Self {
-        let decided = async {
-            if timeout(MISSED, run.ended.cancelled()).await.is_ok() {
-                return;
-            }
-            let goes_on = run.lanes_for_review().is_ok_and(|lanes| lanes.guest().is_connected());
-            if !goes_on {
-                let _ = timeout(DECIDED, run.ended.cancelled()).await;
-            }
-        };
-        shared.stop.run_until_cancelled(decided).await;
+        shared.stop.run_until_cancelled(run.ends_within(Run::MISSED)).await;
         // A drain is seen before it ends a keeper, and explains none that was lost before.
         Self { cause: None, ..Self::of(run.record()) }
     }
@@ -116,6 +99,15 @@ pub(crate) fn put_down(process: &mut v1::Process, run: &RunEnd) {
     };
     process.set_fault(fault.map_or(v1::Fault::Unspecified, Fault::to_wire));
     process.evidence = evidence.iter().map(Evidence::to_wire).collect();
+}
+
+/// Puts the end of a process whose record an earlier daemon left unreadable down to that daemon, unless the end of its run explains it.
+pub(crate) fn put_down_unreadable(process: &mut v1::Process, run: &RunEnd) {
+    put_down(process, run);
+    if run.blame(process.ended_by()).is_none() {
+        process.set_fault(v1::Fault::Infrastructure);
+        process.evidence = vec![Evidence::new("daemon.event", "restart").to_wire()];
+    }
 }
 
 /// Returns the event of a process's end. `unrecorded` counts the input that the recording lacks.
@@ -261,6 +253,34 @@ mod tests {
         let process = put_down_by(EndedBy::Interrupted, &cut_off);
         assert_eq!(process.fault(), v1::Fault::Infrastructure);
         assert_eq!(process.evidence, [Evidence::new("run.end_cause", "node_drained").to_wire()]);
+    }
+
+    #[test]
+    fn the_text_and_the_facts_of_a_process_without_a_record_name_one_cause() {
+        let unreadable = "its record cannot be read";
+        let [drain, loss, daemon] =
+            [("run.end_cause", "node_drained"), ("engine.exit_code", "137"), ("daemon.event", "restart")];
+        for (run, fault, fact, words) in [
+            (by_cause(EndCause::NodeDrained), v1::Fault::Infrastructure, drain, "node_drained"),
+            (failed(Fault::Infrastructure), v1::Fault::Infrastructure, loss, "it was killed"),
+            (failed(Fault::Program), v1::Fault::Program, loss, "it was killed"),
+            (RunEnd::default(), v1::Fault::Infrastructure, daemon, unreadable),
+            (by_cause(EndCause::Ttl), v1::Fault::Infrastructure, daemon, unreadable),
+            (
+                RunEnd { has_stopped: true, ..RunEnd::default() },
+                v1::Fault::Infrastructure,
+                daemon,
+                unreadable,
+            ),
+        ] {
+            let mut process = v1::Process { failure: unreadable.to_owned(), ..ended(EndedBy::Interrupted) };
+            put_down_unreadable(&mut process, &run);
+            assert_eq!(process.fault(), fault, "{run:?}");
+            assert_eq!(process.evidence, [Evidence::new(fact.0, fact.1).to_wire()], "{run:?}");
+            assert!(process.failure.contains(words), "{run:?}: {}", process.failure);
+            let is_of_record = process.failure.contains(unreadable);
+            assert_eq!(is_of_record, fact == daemon, "{run:?}: {}", process.failure);
+        }
     }
 
     #[test]

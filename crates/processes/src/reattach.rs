@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use executor::{Lanes, leave};
-use operations::{EndedBy, Evidence, KillEvidence};
+use operations::{EndedBy, KillEvidence};
 use refusal::chain;
 use runs::record::Spec;
 use timestamp::{Timestamp, UnixMillis};
@@ -12,7 +12,7 @@ use wire::v1::process::State;
 use wire::worker::v1::Attach;
 
 use crate::disk::{Edition, Known, ProcessFiles};
-use crate::ended::{RunEnd, ended_event, put_down};
+use crate::ended::{RunEnd, ended_event, put_down, put_down_unreadable};
 use crate::input::{Unrecorded, recording};
 use crate::leftovers::{Leftovers, name};
 use crate::output::Output;
@@ -110,11 +110,13 @@ impl Processes {
             Some(lanes) => end_leftovers(&lanes, &name(files.id), output.ends()).await,
             None => KillEvidence::default(),
         };
-        if let Some(run) = living.filter(|_| kill.left > 0) {
-            run.fail_for_processes(kill.left, "of a process").await;
-        }
+        let left = kill.left;
         let why = "the daemon was restarted and cannot read its record of the process".to_owned();
         self.interrupted(files, &known, status, output, (why, kill), true).await;
+        // Afterwards, because this failure of the run is a consequence of the end of the process.
+        if let Some(run) = living.filter(|_| left > 0) {
+            run.fail_for_processes(left, "of a process").await;
+        }
         Ok(())
     }
 
@@ -133,10 +135,10 @@ impl Processes {
         status.failure = why;
         // A program of a run that lives on can have ended the keeper. A run that is gone has an end.
         let of_run = self.shared().runs.get(files.run).map(RunEnd::of).unwrap_or_default();
-        put_down(&mut status, &of_run);
-        if is_of_daemon && !of_run.is_lost() {
-            status.set_fault(v1::Fault::Infrastructure);
-            status.evidence = vec![Evidence::new("daemon.event", "restart").to_wire()];
+        if is_of_daemon {
+            put_down_unreadable(&mut status, &of_run);
+        } else {
+            put_down(&mut status, &of_run);
         }
         status.kill = Some(kill);
         status.stdin_open = false;

@@ -56,6 +56,15 @@ impl Record {
         of_failure.or_else(|| self.end_cause.and_then(EndCause::fault))
     }
 
+    /// Returns the knowledge of whose failure the end of the run is, with the facts that show it.
+    pub fn origin(&self) -> Origin {
+        let of_cause = || {
+            let evidence = self.end_cause.and_then(EndCause::evidence).into_iter().collect();
+            Origin { fault: self.fault(), evidence, ..Origin::default() }
+        };
+        self.failed.as_ref().map_or_else(of_cause, Failed::origin)
+    }
+
     /// Adds the reason of the failure, and whose it is, to the details of an event, if the run failed.
     pub fn explain_failure(&self, details: &mut Value) {
         if let Some(failure) = &self.failure {

@@ -1,6 +1,6 @@
 //! Messages for a run that takes no call now: its state, or its holder and how the run continues.
 
-use crate::record::{EndCause, Failed, Held, Hold, Record, State};
+use crate::record::{EndCause, Held, Hold, Record, State};
 use operations::{Fault, Reason};
 use refusal::Refusal;
 
@@ -63,8 +63,7 @@ pub(crate) fn takes_no_call(record: &Record) -> Refusal {
 pub(crate) fn is_over(record: &Record) -> Refusal {
     let refused = takes_no_calls(record.state);
     let Some(fault) = record.fault() else { return refused };
-    let origin = record.failed.as_ref().map(Failed::origin).unwrap_or_default();
-    let refused = Refusal { origin, ..refused }.by(fault).retry_safe(true);
+    let refused = Refusal { origin: record.origin(), ..refused }.retry_safe(true);
     if fault != Fault::Infrastructure {
         return refused;
     }
@@ -82,7 +81,7 @@ pub(crate) fn takes_no_calls(state: State) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use crate::record::{Held, Hold, Record, State};
+    use crate::record::{EndCause, Held, Hold, Record, State};
     use operations::Reason;
     use timestamp::Timestamp;
 
@@ -117,6 +116,13 @@ mod tests {
                 (Reason::RunLost, Some(Fault::Infrastructure))
             );
         }
+        // A drain is shown as well.
+        let mut drained = crate::testing::record();
+        drained.end_cause = Some(EndCause::NodeDrained);
+        drained.enter(State::Stopped, None);
+        let refused = is_over(&drained);
+        assert_eq!((refused.reason, refused.origin.fault), (Reason::RunLost, Some(Fault::Infrastructure)));
+        assert_eq!(refused.origin.evidence, [Evidence::new("run.end_cause", "node_drained")]);
         let stopped = ended(None);
         assert_eq!((stopped.reason, stopped.origin.fault), (Reason::RunNotReady, None));
     }

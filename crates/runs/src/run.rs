@@ -19,10 +19,14 @@ use refusal::Refusal;
 use store::allowance::Allowance;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::held::{is_over, takes_no_call};
 use crate::lease::Lease;
+
+/// Time in which a run without a worker gets another one, or ends: longer than it takes to find out how its container ended.
+const DECIDED: Duration = Duration::from_secs(20);
 
 /// Companions that a launch has started, by the ids under which they were made.
 pub(crate) type Starting = Arc<Mutex<Vec<(RunId, Arc<Companion>)>>>;
@@ -157,6 +161,9 @@ impl Drop for Busy {
 }
 
 impl Run {
+    /// Time in which the worker of a run is missed after the loss of a process or connection, if their container has ended.
+    pub const MISSED: Duration = Duration::from_secs(1);
+
     /// Makes a run whose lanes its task sets later. `idle` is the time for which it was not used before.
     ///
     /// The specification never changes, so this copies it once.
@@ -317,11 +324,8 @@ impl Run {
 
     /// Returns the approvals for which the run is frozen.
     pub fn awaited_approvals(&self) -> Vec<String> {
-        let ids = self.record().holds.into_iter().filter_map(|held| match held.hold {
-            Hold::Approval(id) => Some(id),
-            _ => None,
-        });
-        ids.collect()
+        let approval = |held: Held| if let Hold::Approval(id) = held.hold { Some(id) } else { None };
+        self.record().holds.into_iter().filter_map(approval).collect()
     }
 
     /// Returns true if anything except calls that wait for their approval holds the run.
@@ -404,6 +408,15 @@ impl Run {
         if let Some(lease) = &self.lease {
             lease.begin(Instant::now());
         }
+    }
+
+    /// Returns true if the run ends within `patience`, or if its worker is missed then and the run ends for that.
+    pub async fn ends_within(&self, patience: Duration) -> bool {
+        if timeout(patience, self.ended.cancelled()).await.is_ok() {
+            return true;
+        }
+        let goes_on = self.lanes_for_review().is_ok_and(|lanes| lanes.guest().is_connected());
+        !goes_on && timeout(DECIDED, self.ended.cancelled()).await.is_ok()
     }
 
     /// Has the run end for a cause that is not its own. A launch is given up.

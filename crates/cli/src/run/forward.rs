@@ -65,6 +65,13 @@ enum Local {
     Standard,
 }
 
+/// Part that is over after a connection that has not failed.
+enum Over {
+    Connection,
+    /// No other connection is possible. The failure says why, as far as the daemon says it.
+    Run(Failure),
+}
+
 impl FromStr for Ports {
     type Err = &'static str;
 
@@ -88,8 +95,8 @@ impl Forward {
             Ports { remote, local: Local::Port(local) } => (remote, local),
             Ports { remote, local: Local::Standard } => {
                 return match standard(&client, start(remote)).await? {
-                    Reason::RunEnded => Err(Failure::failed("the run has ended")),
-                    _ => Ok(Exit::Ok),
+                    Over::Run(failure) => Err(failure),
+                    Over::Connection => Ok(Exit::Ok),
                 };
             }
         };
@@ -115,8 +122,8 @@ impl Forward {
                 Some(ended) = connections.join_next() => {
                     if let Ok(Err(failure)) = ended {
                         tell(context.ui, &failure);
-                    } else if let Ok(Ok(Reason::RunEnded)) = ended {
-                        return Err(Failure::failed("the run has ended"));
+                    } else if let Ok(Ok(Over::Run(failure))) = ended {
+                        return Err(failure);
                     }
                 }
                 _ = interrupt.recv() => return Ok(Exit::Ok),
@@ -131,8 +138,8 @@ fn tell(ui: Ui, failure: &Failure) {
     ui.note(&format!("a connection was refused or lost: {}", failure.on_one_line()));
 }
 
-/// Serves one connection of a local program. Returns why it ended.
-async fn forward(client: Client, start: ForwardStart, local: TcpStream) -> Result<Reason, Failure> {
+/// Serves one connection of a local program.
+async fn forward(client: Client, start: ForwardStart, local: TcpStream) -> Result<Over, Failure> {
     let _ = local.set_nodelay(true);
     let (say, mut answers) = open(&client, start).await?;
     let (from, to) = local.into_split();
@@ -142,8 +149,8 @@ async fn forward(client: Client, start: ForwardStart, local: TcpStream) -> Resul
     ended
 }
 
-/// Serves the connection of standard input and output. Returns why it ended.
-async fn standard(client: &Client, start: ForwardStart) -> Result<Reason, Failure> {
+/// Serves the connection of standard input and output.
+async fn standard(client: &Client, start: ForwardStart) -> Result<Over, Failure> {
     let (say, mut answers) = open(client, start).await?;
     // A read of standard input cannot be cancelled, so a thread does it, which ends with the program.
     std::thread::spawn(move || {
@@ -188,7 +195,7 @@ async fn receive(
     answers: &mut Streaming<ForwardPortResponse>,
     mut to: impl AsyncWrite + Unpin,
     ends_first: bool,
-) -> Result<Reason, Failure> {
+) -> Result<Over, Failure> {
     loop {
         let event = answers.message().await?.and_then(|response| response.event);
         match event {
@@ -196,22 +203,27 @@ async fn receive(
             // A program that has gone ends the connection with its stream.
             Some(Event::Data(data)) => {
                 if to.write_all(&data).await.is_err() || to.flush().await.is_err() {
-                    return Ok(Reason::Disconnected);
+                    return Ok(Over::Connection);
                 }
             }
-            Some(Event::Finished(_)) if ends_first => return Ok(Reason::Finished),
+            Some(Event::Finished(_)) if ends_first => return Ok(Over::Connection),
             Some(Event::Finished(_)) => drop(to.shutdown().await),
+            Some(Event::Closed(closed)) if closed.reason() == Reason::RunEnded => {
+                // Daemons of earlier releases send no status after it.
+                let status = answers.message().await.err();
+                let unknown = || Failure::failed("the run has ended");
+                return Ok(Over::Run(status.map_or_else(unknown, Failure::from)));
+            }
             Some(Event::Closed(closed)) => return ended(closed.reason()),
             None => return Err(Failure::unreachable("the connection to the daemon broke")),
         }
     }
 }
 
-fn ended(reason: Reason) -> Result<Reason, Failure> {
+fn ended(reason: Reason) -> Result<Over, Failure> {
     let why = match reason {
-        Reason::Finished | Reason::Disconnected | Reason::RunEnded | Reason::Unspecified => {
-            return Ok(reason);
-        }
+        Reason::Finished | Reason::Disconnected | Reason::Unspecified => return Ok(Over::Connection),
+        Reason::RunEnded => "the run has ended",
         Reason::Reset => "the server in the run closed it early",
         Reason::RunPaused => "the run was paused",
         Reason::NotAllowed => "the policy no longer allows it",
@@ -224,7 +236,7 @@ fn ended(reason: Reason) -> Result<Reason, Failure> {
 mod tests {
     use wire::v1::forward_closed::Reason;
 
-    use super::{Local, Ports, ended};
+    use super::{Local, Over, Ports, ended};
 
     #[test]
     fn a_local_port_is_the_same_or_chosen() {
@@ -253,10 +265,11 @@ mod tests {
 
     #[test]
     fn ends_that_a_user_has_to_know_are_failures() {
-        for quiet in [Reason::Finished, Reason::Disconnected, Reason::RunEnded] {
-            assert_eq!(ended(quiet).unwrap(), quiet);
+        for quiet in [Reason::Finished, Reason::Disconnected] {
+            assert!(matches!(ended(quiet), Ok(Over::Connection)), "{quiet:?}");
         }
-        for told in [Reason::Reset, Reason::RunPaused, Reason::NotAllowed, Reason::Stopping] {
+        for told in [Reason::Reset, Reason::RunEnded, Reason::RunPaused, Reason::NotAllowed, Reason::Stopping]
+        {
             assert!(ended(told).is_err(), "{told:?}");
         }
     }

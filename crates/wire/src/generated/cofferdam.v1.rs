@@ -17883,7 +17883,7 @@ pub mod forward_closed {
         Reset = 2,
         /// The client left.
         Disconnected = 3,
-        /// The run ended.
+        /// The run ended. The stream then ends with a status that says whose failure that is: RUN_LOST, or RUN_NOT_READY.
         RunEnded = 4,
         /// The run was paused.
         RunPaused = 5,

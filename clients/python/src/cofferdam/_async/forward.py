@@ -61,6 +61,7 @@ class PortForward:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            closed = v1.ForwardClosed()
             async with aclosing(self._client.forward.forward_port(self._requests(reader))) as answers:
                 async for answer in answers:
                     match answer.WhichOneof("event"):
@@ -70,7 +71,9 @@ class PortForward:
                         case "finished":
                             writer.write_eof()
                         case "closed":
-                            ended_connection(answer.closed)
+                            closed = answer.closed
+            # Not before the end of the stream: its status says whose failure the end of a run is.
+            ended_connection(closed)
         except CofferdamError as error:
             if self._on_error is not None:
                 self._on_error(error)

@@ -154,7 +154,7 @@ class ForwardClosed(google.protobuf.message.Message):
         DISCONNECTED: ForwardClosed._Reason.ValueType  # 3
         """The client left."""
         RUN_ENDED: ForwardClosed._Reason.ValueType  # 4
-        """The run ended."""
+        """The run ended. The stream then ends with a status that says whose failure that is: RUN_LOST, or RUN_NOT_READY."""
         RUN_PAUSED: ForwardClosed._Reason.ValueType  # 5
         """The run was paused."""
         NOT_ALLOWED: ForwardClosed._Reason.ValueType  # 6
@@ -174,7 +174,7 @@ class ForwardClosed(google.protobuf.message.Message):
     DISCONNECTED: ForwardClosed.Reason.ValueType  # 3
     """The client left."""
     RUN_ENDED: ForwardClosed.Reason.ValueType  # 4
-    """The run ended."""
+    """The run ended. The stream then ends with a status that says whose failure that is: RUN_LOST, or RUN_NOT_READY."""
     RUN_PAUSED: ForwardClosed.Reason.ValueType  # 5
     """The run was paused."""
     NOT_ALLOWED: ForwardClosed.Reason.ValueType  # 6

@@ -80,6 +80,7 @@ class PortForward:
 
     def _serve(self, local: socket.socket) -> None:
         try:
+            closed = v1.ForwardClosed()
             with closing(self._client.forward.forward_port(self._requests(local))) as answers:
                 for answer in answers:
                     match answer.WhichOneof("event"):
@@ -88,7 +89,9 @@ class PortForward:
                         case "finished":
                             local.shutdown(socket.SHUT_WR)
                         case "closed":
-                            ended_connection(answer.closed)
+                            closed = answer.closed
+            # Not before the end of the stream: its status says whose failure the end of a run is.
+            ended_connection(closed)
         except CofferdamError as error:
             if self._on_error is not None and not self._is_over.is_set():
                 self._on_error(error)

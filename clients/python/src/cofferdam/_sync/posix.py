@@ -15,7 +15,15 @@ from dataclasses import replace
 
 from cofferdam._results import LIMITS
 from cofferdam._sync.sandbox import Sandbox
-from cofferdam.errors import CofferdamError, CommandStopped, NotFound, RunNotReady
+from cofferdam.errors import (
+    CofferdamError,
+    CommandStopped,
+    DaemonTimedOut,
+    InfrastructureError,
+    NotFound,
+    RunNotReady,
+    _remade,
+)
 from cofferdam.types import CommandResult
 
 HOME = "/workspace"
@@ -74,7 +82,8 @@ class Posix:
     ) -> CommandResult:
         """As a shell would: a program that is not there is exit code 127, one that cannot be run 126, one that a limit
         ended 137 or 153, and one that ended the worker beside it 137, each with what happened at the end of standard error.
-        So is each command after programs have ended the sandbox itself. Otherwise raises like `commands.run`.
+        So is each command after programs have ended the sandbox itself. Otherwise raises like `commands.run`, but for
+        `DaemonTimedOut`, which is a plain `InfrastructureError` here.
         """
         data = stdin.encode() if isinstance(stdin, str) else stdin
         if data is not None and len(data) > LARGEST_INPUT:
@@ -83,6 +92,9 @@ class Posix:
             argv, cwd = ["/bin/sh", "-c", _IN_DIRECTORY, "sh", cwd, *argv], None
         try:
             return self._sandbox.commands.run(argv, cwd=cwd, env=env, stdin=data, timeout=timeout)
+        except DaemonTimedOut as error:
+            # Frameworks take a TimeoutError for the command's own, and go on with the model or the score.
+            raise _remade(InfrastructureError, error.args, vars(error)) from error
         except NotFound as error:
             # The sandbox itself may be gone, which is no result of a command.
             if error.reason != "NOT_FOUND" or "resource" in error.details:

@@ -108,6 +108,8 @@ class CofferdamSandbox(BaseSandbox):
     consent interrupts a graph that has a checkpointer, with a value that has `approval_id`, `summary` and the command that
     decides (`decide`). Resumed with any value after the decision, the graph goes on with the call's outcome; the command is
     not made twice. Resumed before it, the graph is interrupted again. Elsewhere `ApprovalRequired` says how to decide.
+
+    An `InfrastructureError` ends the graph, but for one of the tool `glob`, which gives the model each error.
     """
 
     def __init__(self, *, sandbox: Sandbox, timeout: int | None = None, wait_for_approval: bool | None = None) -> None:

@@ -82,7 +82,11 @@ _REFUSED = (CommandNotAllowed, ApprovalDenied, AwaitingApproval)
 
 
 class CofferdamShellExecutor:
-    """Runs the commands of a `ShellTool`, one after the other, each with the image's shell."""
+    """Runs the commands of a `ShellTool`, one after the other, each with the image's shell.
+
+    The SDK gives the model each error that this raises, also an `InfrastructureError`. Ask
+    `sandbox.failed_by_infrastructure()` before a result counts.
+    """
 
     def __init__(self, sandbox: AsyncSandbox) -> None:
         self._sandbox = sandbox
@@ -112,7 +116,8 @@ class CofferdamShellExecutor:
 class CofferdamApplyPatchEditor:
     """Makes the changes of an `ApplyPatchTool`, each whole or not at all.
 
-    A change that does not fit is an answer for the model.
+    A change that does not fit is an answer for the model. So is each error that this raises, as those of
+    `CofferdamShellExecutor` are.
     """
 
     def __init__(self, sandbox: AsyncSandbox) -> None:
@@ -180,7 +185,11 @@ class CofferdamSandboxSessionState(SandboxSessionState):
 
 
 class CofferdamSandboxSession(BaseSandboxSession):
-    """A sandbox as `SandboxAgent` uses it."""
+    """A sandbox as `SandboxAgent` uses it.
+
+    An `InfrastructureError` is the cause of the error that a method raises. The tools `exec_command` and `write_stdin` let
+    it through to the caller of the agent. `apply_patch` and `view_image` give the model the text or the name of each error.
+    """
 
     state: CofferdamSandboxSessionState
 

@@ -238,7 +238,7 @@ export enum ForwardClosed_Reason {
   DISCONNECTED = 3,
 
   /**
-   * The run ended.
+   * The run ended. The stream then ends with a status that says whose failure that is: RUN_LOST, or RUN_NOT_READY.
    *
    * @generated from enum value: RUN_ENDED = 4;
    */
