@@ -130,7 +130,7 @@ async fn paused_terminal_freezes_the_rest_of_the_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_continues_however_its_paused_terminal_ends() {
-    let daemon = Daemon::start_with(setup("sessions: { idle_timeout: 3s }\n")).await;
+    let daemon = Daemon::start_with(setup("sessions: { idle_timeout: 5s }\n")).await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = counting(&daemon, &workspace).await;
     // The operator hangs up.
