@@ -209,7 +209,7 @@ async fn n85_a_pause_in_a_transfer_loses_no_byte_and_a_stop_ends_it_on_record() 
     let setting = Setting { silence: Duration::from_secs(600), ..Setting::default() };
     let mut world = World::start(setting).await;
     let url = world.url();
-    let script = format!("curl -fsS --limit-rate 40M --cacert {CA} {url}/large | sha256sum | cut -d' ' -f1");
+    let script = format!("curl -fsS --limit-rate 10M --cacert {CA} {url}/large | sha256sum | cut -d' ' -f1");
     let transfer = world.run.waits(calls::shell(&script));
     details(&mut world.run, "egress_intent", 1).await;
     let id = world.run.id().to_owned();
