@@ -234,8 +234,13 @@ async fn a_receiver_that_takes_a_part_of_a_request_keeps_no_connection() {
 async fn a_large_batch_goes_out_without_a_wait() {
     let (url, mut got) = receiver(Protocol::Http, Arc::new(200.into())).await;
     let (traces, _exporter) = started(&url, Protocol::Http, PATIENCE);
-    traces.send((0..BATCH).map(|_| span("a")).collect());
-    let began = std::time::Instant::now();
-    assert_eq!(names(&got.recv().await.unwrap().body).len(), BATCH);
-    assert!(began.elapsed() < super::LINGER, "{:?}", began.elapsed());
+    // One of them may be late, because this process is not always scheduled. Each would be if it waited.
+    let mut shortest = Duration::MAX;
+    for _ in 0..5 {
+        let began = std::time::Instant::now();
+        traces.send((0..BATCH).map(|_| span("a")).collect());
+        assert_eq!(names(&got.recv().await.unwrap().body).len(), BATCH);
+        shortest = shortest.min(began.elapsed());
+    }
+    assert!(shortest < super::LINGER, "{shortest:?}");
 }
