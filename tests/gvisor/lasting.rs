@@ -83,7 +83,8 @@ async fn v6_a_longer_ttl_holds_from_the_answer_on() {
     let began = Instant::now();
     let (daemon, mut inside) = enter_with(CreateRunRequest { ttl, ..Default::default() }).await;
     let run = &mut inside.run;
-    let request = v1::ExtendRunRequest { run_id: run.id().to_owned(), ttl: Some(wire::duration(12 * SECOND)) };
+    let request =
+        v1::ExtendRunRequest { run_id: run.id().to_owned(), ttl: Some(wire::duration(12 * SECOND)) };
     let extended = run.clients.runs.extend_run(request).await.unwrap().into_inner().run.unwrap();
     assert_eq!(extended.ttl, Some(wire::duration(12 * SECOND)));
     let ended = run.ended().await;

@@ -871,9 +871,7 @@ def test_a_dead_node_is_left_out_of_a_stream_that_ends(fleet: Fleet, nodes: list
     assert seen(list(fleet.watch_events(events[-1].position, follow=False))) == [(2, 1)]
 
 
-def test_streams_without_positions_are_merged_asynchronously(
-    nodes: list[Node], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_streams_without_positions_are_merged_asynchronously(nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
     for node in nodes:
         node.runs["r"] = v1.Run(run_id=id_of(node.number, 1), created_at=stamp(10 - node.number))
         node.approvals.append(v1.Approval(approval_id=f"p{node.number}", created_at=stamp(1), state=v1.Approval.PENDING))
