@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from daemon import Daemon
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 #: Elements that no page of the console has, and that a text of an agent would make if it became markup.
 FOREIGN = (
@@ -15,6 +15,8 @@ FOREIGN = (
 )
 
 SignIn = Callable[..., Page]
+# Milliseconds: that of a busy machine.
+expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ COFFERDAM_TEST_COFFERD names the program; `coffer` is beside it.
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -12,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,12 @@ EXEC_AWAITS = 123
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One below those that outgoing connections are given: none of them takes it while the daemon does not listen."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(1024, lowest)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def policies(directory: Path) -> None:

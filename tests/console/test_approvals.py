@@ -104,7 +104,7 @@ def test_five_hundred_that_wait_are_paged(daemon: Daemon, sign_in: SignIn) -> No
     began = time.monotonic()
     page.reload()
     expect(page.locator("#queue h2")).to_contain_text(re.compile("5[0-9][0-9] requests wait"), timeout=PATIENCE)
-    assert time.monotonic() - began < 10, "the page of 500 is slow"
+    assert time.monotonic() - began < 20, "the page of 500 is slow"
     seen = set()
     for _ in range(100):
         links = page.locator("#queue a[href^='/approvals/']").evaluate_all("all => all.map(a => a.getAttribute('href'))")

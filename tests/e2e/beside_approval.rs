@@ -118,7 +118,7 @@ async fn each_operation_is_made_waits_or_is_refused_beside_an_approval() {
     // The client's deadline counts as well.
     let mut late =
         tonic::Request::new(CallRequest { run_id: run.id().to_owned(), ..request(calls::exec(&["true"])) });
-    late.set_timeout(Duration::from_millis(700));
+    late.set_timeout(Duration::from_secs(3));
     run.clients.tools.call(late).await.unwrap_err();
     made += 2;
     let id = run.id().to_owned();

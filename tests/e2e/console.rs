@@ -343,7 +343,7 @@ async fn coffer_prints_a_link_and_says_if_there_is_no_console() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_goes_on_after_a_restart_and_ends_with_its_token() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = harness::free_port();
     let config = format!("console: {{ listen: \"127.0.0.1:{port}\" }}\n");
     let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let by_link = Browser::signed_in(&daemon).await;

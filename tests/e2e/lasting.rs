@@ -62,8 +62,8 @@ async fn leased_run_lives_while_renewed_and_reports_its_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_longer_ttl_holds_from_the_answer_on() {
     let daemon = Daemon::start().await;
-    let mut run = daemon.run_on(lasting(5 * SECOND)).await;
     let began = Instant::now();
+    let mut run = daemon.run_on(lasting(5 * SECOND)).await;
     let extended = extend(&mut run, 9 * SECOND).await.unwrap();
     assert_eq!(extended.ttl, Some(wire::duration(9 * SECOND)));
     assert_eq!(extend(&mut run, 9 * SECOND).await.unwrap().ttl, extended.ttl, "a repetition is no error");

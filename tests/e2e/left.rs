@@ -127,7 +127,7 @@ async fn background_processes_hold_no_call_and_end_with_an_ended_command() {
     // A command that is ended leaves nothing.
     let timed = v1::ShellRequest {
         script: "(setsid sleep 1000 &) ; sleep 1001".to_owned(),
-        timeout_ms: Some(500),
+        timeout_ms: Some(3_000),
         ..Default::default()
     };
     let ended = run.ran(v1::operation::Kind::Shell(timed)).await;

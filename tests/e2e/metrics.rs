@@ -145,7 +145,7 @@ async fn prometheus_scrapes_it_and_evaluates_the_alert_rules() {
         ),
     )
     .unwrap();
-    let web = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let web = format!("127.0.0.1:{}", harness::free_port());
     let log = std::fs::File::create(directory.join("log")).unwrap();
     let _prometheus = Command::new(program("prometheus"))
         .arg(format!("--config.file={}", config.display()))

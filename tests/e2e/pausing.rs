@@ -117,7 +117,7 @@ async fn timeout_ends_a_frozen_command() {
     let exec = v1::ExecRequest {
         command: "sh".to_owned(),
         args: ["-c", "printf x > ticks; sleep 60; echo > ended"].map(str::to_owned).to_vec(),
-        timeout_ms: Some(2_000),
+        timeout_ms: Some(5_000),
         ..Default::default()
     };
     let working = run.waits(v1::operation::Kind::Exec(exec));

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harness::{
     Bearer, Certificates, Clients, Daemon, EngineProxy, Issuer, Setup, binary, reason, record, v1,
@@ -311,7 +311,7 @@ async fn readiness_follows_the_engine_and_the_daemon_stays_alive() {
     assert!(code == 503 && told.contains("engine: the container engine does not answer"), "{told}");
     assert!(!told.contains("engine.sock"), "{told}");
     assert_eq!(get(&address, "/livez", "").await.0, 200);
-    assert!(daemon.log().contains("the daemon is not ready"));
+    until("the log does not say it", async || daemon.log().contains("the daemon is not ready")).await;
     let _engine = EngineProxy::new(&socket);
     until("the daemon is not ready again", async || health(&daemon, "").await == ServingStatus::Serving)
         .await;
@@ -378,9 +378,11 @@ async fn the_service_manager_hears_of_start_reload_life_and_stop() {
 
     // Three times within its time: one may fall on an edge, and a busy machine may be late.
     let alive = || manager.0.lock().iter().filter(|message| message.trim_end() == "WATCHDOG=1").count();
-    let before = alive();
+    let (before, began) = (alive(), Instant::now());
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert!((3..=8).contains(&(alive() - before)), "{} then {}", before, alive());
+    let heard = alive() - before;
+    let most = usize::try_from(began.elapsed().as_secs()).unwrap() + 2;
+    assert!((3..=most).contains(&heard), "{heard} of {most}");
 
     daemon.stop().await;
     manager.has_heard(&["READY=1", "RELOADING=1", "READY=1", "RELOADING=1", "READY=1", "STOPPING=1"]).await;

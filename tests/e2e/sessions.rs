@@ -126,7 +126,7 @@ async fn a_repl_is_driven_by_its_expected_output() {
         (Some(1), "ZeroDivisionError: division by zero")
     );
     // Its endless loop is interrupted, and it goes on.
-    let looping = SessionRequest { timeout_ms: Some(700), ..typed(&id, "while True: pass\n\n", &[]) };
+    let looping = SessionRequest { timeout_ms: Some(2_000), ..typed(&id, "while True: pass\n\n", &[]) };
     assert_eq!(run.in_session(looping).await.state(), State::Running);
     let interrupted = run.interrupt(&id, &prompt).await;
     assert_eq!(interrupted.state(), State::Matched, "{interrupted:?}");
@@ -191,7 +191,7 @@ async fn a_timeout_leaves_the_session_usable() {
         let late = run
             .in_session(SessionRequest {
                 timeout_ms: Some(200),
-                ..command(&id, "sleep 1; echo late; (exit 9)")
+                ..command(&id, "sleep 3; echo late; (exit 9)")
             })
             .await;
         assert_eq!(late.state(), State::Running);

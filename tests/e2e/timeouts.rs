@@ -101,7 +101,7 @@ roles: { director: { allow: \"*\" } }
                 arguments_json: arguments.to_string(),
             });
             let request = v1::CallRequest {
-                timeout: Some(wire::duration(std::time::Duration::from_secs(2))),
+                timeout: Some(wire::duration(std::time::Duration::from_secs(4))),
                 request: Some(if dialect.is_empty() { calls::shell(script).into() } else { dialect_call }),
                 ..Default::default()
             };

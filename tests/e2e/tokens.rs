@@ -318,7 +318,7 @@ async fn r3_a_request_that_waits_ends_with_the_api_token_that_opened_it() {
     let mut remote = Clients::on(certificates.connect(&daemon, None).await.unwrap());
     let request = Bearer::new(&secret).shows(wait);
     let waiting = tokio::spawn(async move { remote.processes.wait_process(request).await });
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!waiting.is_finished());
     let mut tokens = TokenServiceClient::new(daemon.connect().await.channel);
     tokens.revoke_token(v1::RevokeTokenRequest { token_id: held.token_id }).await.unwrap();

@@ -103,15 +103,16 @@ impl Terminal {
     async fn ends(mut self) -> i32 {
         let status = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         let status = status.expect("coffer does not end").unwrap();
-        let mut bytes = vec![0; 64 * 1024];
-        while let Ok(Ok(count @ 1..)) =
-            tokio::time::timeout(Duration::from_millis(200), self.master.read(&mut bytes)).await
-        {
-            self.screen.process(&bytes[..count]);
-        }
         assert_eq!(modes(&self.line), self.before, "the terminal is not as it was");
-        assert!(!self.screen.screen().alternate_screen(), "the other screen is still shown");
-        assert!(!self.screen.screen().hide_cursor(), "the cursor is hidden");
+        let restoring = async {
+            while self.screen.screen().alternate_screen() || self.screen.screen().hide_cursor() {
+                let mut bytes = vec![0; 64 * 1024];
+                let count = self.master.read(&mut bytes).await.unwrap();
+                self.screen.process(&bytes[..count]);
+            }
+        };
+        let restored = tokio::time::timeout(PATIENCE, restoring).await;
+        assert!(restored.is_ok(), "the other screen is still shown, or the cursor is hidden");
         status.code().unwrap_or(-1)
     }
 }
@@ -171,6 +172,12 @@ async fn runs_are_shown_paused_resumed_and_stopped_with_single_keys() {
     assert_eq!(terminal.ends().await, 0);
 }
 
+/// The lines that are on the screen of those that are read, such as `3-20 of 64`.
+fn part(screen: &str) -> String {
+    let title = screen.lines().nth(1).unwrap_or_default().trim_end();
+    title.rsplit_once("  ").map_or(title, |(_, part)| part).to_owned()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_is_given_only_after_all_of_it_was_on_the_screen() {
     let daemon = Daemon::start().await;
@@ -194,9 +201,16 @@ async fn an_approval_is_given_only_after_all_of_it_was_on_the_screen() {
     terminal.types("a").await;
     terminal.sees("lines were not shown yet").await;
     terminal.types("\x1b[H").await;
-    for _ in 0..40 {
+    terminal.until("first line", |screen| part(screen).starts_with("1-")).await;
+    // Lines count once they were on the screen.
+    loop {
+        let before = part(&terminal.screen.screen().contents());
+        let (shown, all) = before.split_once(" of ").unwrap();
+        if shown.ends_with(&format!("-{all}")) {
+            break;
+        }
         terminal.types(" ").await;
-        tokio::time::sleep(Duration::from_millis(30)).await;
+        terminal.until("next page", |screen| part(screen) != before).await;
     }
     terminal.sees("changed 119␛[2J<U+202E>").await;
     // A resize keeps what was shown.

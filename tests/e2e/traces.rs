@@ -16,7 +16,7 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
@@ -304,7 +304,10 @@ async fn without_a_receiver_a_clients_context_is_passed_on_as_it_came() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_is_gone_or_silent_delays_no_call() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // It keeps its port, and does not listen.
+    let deaf = TcpSocket::new_v4().unwrap();
+    deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let gone = deaf.local_addr().unwrap();
     for (address, protocol) in [
         (gone, "grpc"),
         (gone, "http"),

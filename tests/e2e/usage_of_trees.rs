@@ -78,7 +78,7 @@ async fn a_tree_that_is_ended_by_its_timeout_counts() {
     let mut run = daemon.run("open", &workspace).await;
     // They write down what they have used so far, and never end.
     let script = format!("(sh -c '{BURN_ON}' > one &); (sh -c '{BURN_ON}' > other &); sleep 1000");
-    let operation = Operation::Shell(ShellRequest { script, timeout_ms: Some(3_000), ..Default::default() });
+    let operation = Operation::Shell(ShellRequest { script, timeout_ms: Some(6_000), ..Default::default() });
     let (result, receipt) = used(&mut run, operation).await;
     assert!(result.timed_out && result.kill.as_ref().is_some_and(|kill| kill.ended >= 3), "{result:?}");
     let ticks = |file: &str| {
@@ -104,7 +104,7 @@ async fn the_largest_process_that_is_still_there_counts() {
     assert!(result.peak_memory_bytes >= 8 << 20, "{result:?}");
     // The same, ended by its time.
     let script = format!("(sh -c '{large}; sleep 1000; :' &); sleep 1000");
-    let operation = Operation::Shell(ShellRequest { script, timeout_ms: Some(3_000), ..Default::default() });
+    let operation = Operation::Shell(ShellRequest { script, timeout_ms: Some(6_000), ..Default::default() });
     let (result, _) = used(&mut run, operation).await;
     assert!(result.timed_out && result.stdout == "8388608\n", "{result:?}");
     assert!(result.peak_memory_bytes >= 8 << 20, "{result:?}");

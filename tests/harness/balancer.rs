@@ -146,7 +146,7 @@ impl Balancer {
                 std::os::unix::fs::symlink("key.pem", link).unwrap();
             }
         }
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = crate::free_port();
         let (list, directory) = (nodes.list(), tempfile::tempdir().unwrap());
         let mut balancer = Self { kind, list, node_tls, certificates, directory, port, child: None };
         balancer.write("").await;

@@ -48,7 +48,7 @@ pub use engine_proxy::EngineProxy;
 pub use image::{Image, debian, dev_image, programs_image, rust_image, services_image};
 pub use issuer::Issuer;
 pub use mounts::mounts_beneath;
-pub use network::Network;
+pub use network::{Network, free_port};
 pub use probe::{Libc, mcp_server, offers, offers_with, probe};
 pub use remote::{Bearer, Certificates};
 pub use run::{RunHandle, calls, outlives, pending, requests, script};

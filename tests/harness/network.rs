@@ -1,7 +1,8 @@
 //! Network namespaces: hosts on this machine, with one address each.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{BufRead as _, BufReader};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,6 +13,22 @@ const RANGES: u32 = 0x2_0000 / (2 * NETWORKS);
 
 /// Number of networks that this process has made.
 static MADE: AtomicU32 = AtomicU32::new(0);
+
+/// Returns a port of this host for a server that begins later.
+///
+/// It is one below those that outgoing connections and listeners on port 0 are given, so that none of them takes it meanwhile.
+pub fn free_port() -> u16 {
+    const LOWEST: u64 = 1_024;
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+    let end: u64 = range.split_whitespace().next().unwrap().parse().unwrap();
+    loop {
+        let random = RandomState::new().build_hasher().finish();
+        let port = u16::try_from(LOWEST + random % (end - LOWEST)).unwrap();
+        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+            return port;
+        }
+    }
+}
 
 /// A network namespace that is connected with this one. It ends with the value, and with the last process in it.
 #[derive(Debug)]

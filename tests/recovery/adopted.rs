@@ -250,7 +250,7 @@ async fn an_orderly_stop_may_leave_the_runs() {
 async fn a_run_whose_ttl_passes_without_a_daemon_ends() {
     let mut daemon = Daemon::start().await;
     let short = |ttl: bool| {
-        let time = Some(wire::Duration { seconds: 3, nanos: 0 });
+        let time = Some(wire::Duration { seconds: 6, nanos: 0 });
         let (ttl, idle_timeout) = if ttl { (time, None) } else { (None, time) };
         v1::CreateRunRequest { ttl, idle_timeout, ..requests::managed("open") }
     };
@@ -259,7 +259,7 @@ async fn a_run_whose_ttl_passes_without_a_daemon_ends() {
     let (old, idle) = tokio::join!(daemon.run_on(short(true)), daemon.run_on(short(false)));
     daemon.kill().await;
     // The clock is what is tested.
-    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
     daemon.launch().await;
     assert_eq!(daemon.containers(), [kept.run.container_id.as_str()]);
     for run in [old, idle] {

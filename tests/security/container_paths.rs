@@ -272,7 +272,7 @@ async fn f9_many_reads_of_a_hole_delay_no_other_read() {
     let waiting: Vec<_> = reads.iter().cycle().take(24).map(|read| run.waits(read.clone())).collect();
     let beside = plain(run).await;
     println!("the slowest read alone: {alone:?}, beside {}: {beside:?}", waiting.len());
-    assert!(beside < alone * 20 + Duration::from_secs(1), "{alone:?} alone, {beside:?} beside");
+    assert!(beside < alone * 20 + Duration::from_secs(5), "{alone:?} alone, {beside:?} beside");
     for answer in waiting {
         let error = answer.await.unwrap().unwrap().error.unwrap();
         assert_eq!(error.reason, "READ_LIMIT", "{error:?}");

@@ -44,7 +44,7 @@ async fn x2_a_fork_bomb_is_reported_with_its_limit() {
     for mut inside in runs {
         let agent = agent_pid(&inside);
         let mut bomb = exec(&["bomb"]);
-        bomb.timeout_ms = Some(500);
+        bomb.timeout_ms = Some(3_000);
         let result = inside.exec(bomb).await;
         assert_eq!(why(&result), (EndedBy::Timeout, vec![Limit::Processes], true), "{result:?}");
         assert!(result.hint.contains("start fewer at once"), "{}", result.hint);

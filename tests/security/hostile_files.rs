@@ -36,7 +36,8 @@ async fn p2_a_file_of_terabytes_is_refused_and_delays_no_search() {
         v1::ReadRequest { offset: Some(1 << 41), limit: Some(10), ..ask::read("huge") },
     ];
     for part in parts {
-        let failure = look_for(run, Duration::from_secs(3), Operation::Read(part.clone())).await.unwrap_err();
+        let failure =
+            look_for(run, Duration::from_secs(10), Operation::Read(part.clone())).await.unwrap_err();
         assert_eq!(failure.reason, "READ_LIMIT", "{part:?}: {failure:?}");
         assert_eq!(failure.details["size_bytes"], size.to_string());
         assert!(failure.message.contains("grep") && failure.message.contains("head"), "{}", failure.message);

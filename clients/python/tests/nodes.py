@@ -82,13 +82,18 @@ class Node:
         self.goes_on = False
         #: Its lists are no messages.
         self.garbles = False
-        #: Seconds for which it says nothing.
+        #: Seconds for which it says nothing, unless it is killed before.
         self.silent_for = 0.0
+        #: Questions about it, also those that it does not answer.
+        self.looks = 0
+        #: Streams of its log that began.
+        self.streams = 0
         self.events: list[v1.AuditEvent] = []
         self.approvals: list[v1.Approval] = []
         self.alerts: list[v1.Alert] = []
         self.tokens = 0
-        self.renewals = 0
+        #: Runs whose leases were to be renewed.
+        self.renewed: list[str] = []
         #: Reasons with which the next renewals of leases are refused.
         self.refused_renewals: list[str] = []
         #: Requests come on many threads.
@@ -111,6 +116,10 @@ class Node:
         self._proxy = self.at(self._path)
 
     @property
+    def renewals(self) -> int:
+        return len(self.renewed)
+
+    @property
     def _path(self) -> Path:
         return Path(self.socket.removeprefix("unix:"))
 
@@ -123,23 +132,12 @@ class Node:
         self._ended.set()
         if self._proxy is not None:
             self._proxy.close()
-            self._path.unlink()
             self._proxy = None
 
     def mute(self) -> None:
         """Has it hang: the connections that there are carry nothing from it."""
         if self._proxy is not None:
             self._proxy.mute()
-
-    def die(self) -> None:
-        """Kills it, and waits until clients have noticed: a request that is sent before may have been carried out."""
-        self.kill()
-        time.sleep(0.1)
-
-    def back(self) -> None:
-        """Starts it after it was killed, and waits until clients try again: gRPC makes its attempts up to 0.3 s apart."""
-        self.start()
-        time.sleep(0.5)
 
     def remove(self) -> None:
         self.kill()
@@ -211,7 +209,7 @@ class Node:
         return v1.StopRunResponse()
 
     def keep_alive_run(self, request: v1.KeepAliveRunRequest) -> v1.KeepAliveRunResponse:
-        self.renewals += 1
+        self.renewed.append(request.run_id)
         if self.refused_renewals:
             raise Refused(self.refused_renewals.pop(0), grpc.StatusCode.UNAVAILABLE)
         return v1.KeepAliveRunResponse()
@@ -252,6 +250,7 @@ class Node:
         if request.newest_only:
             yield from (v1.StreamEventsResponse(event=event) for event in self.events[-1:])
             return
+        self.streams += 1
         at = request.after_sequence
         while self.floods and not self._ended.is_set():
             at += 1
@@ -333,7 +332,8 @@ class Handler(grpc.GenericRpcHandler):
                 raise Refused("WRONG_NODE", grpc.StatusCode.FAILED_PRECONDITION, {"node": str(self._node.says)})
 
         def answer(asked: Any, context: grpc.ServicerContext) -> Any:
-            time.sleep(self._node.silent_for)
+            self._node.looks += name == "GetNode"
+            self._node._ended.wait(self._node.silent_for)
             try:
                 check()
                 return act(asked)

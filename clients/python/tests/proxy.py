@@ -11,12 +11,14 @@ class Proxy:
     """Passes bytes on, until it is told to cut."""
 
     def __init__(self, place: Path, endpoint: str) -> None:
+        self._place = place
         self._target = endpoint.removeprefix("unix:")
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(place))
         self._listener.listen()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._muted: set[socket.socket] = set()
+        self._is_closed = False
         self._lock = threading.Lock()
         self.endpoint = f"unix:{place}"
         #: How many connections were made.
@@ -40,6 +42,9 @@ class Proxy:
             time.sleep(self.silent_for)
             daemon.connect(self._target)
             with self._lock:
+                if self._is_closed:
+                    self._close(client, daemon)
+                    return
                 self.connections += 1
                 self._pairs.append((client, daemon))
             threading.Thread(target=self._pump, args=(client, daemon, False), daemon=True).start()
@@ -80,5 +85,12 @@ class Proxy:
             self._close(*pair)
 
     def close(self) -> None:
+        """Every connection, and takes no others. It has no address from the first broken connection on."""
+        with self._lock:
+            self._is_closed = True
+        self._place.unlink(missing_ok=True)
+        # Ends the waiting for a connection, which keeps a listener that is only closed.
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.cut()

@@ -32,6 +32,8 @@ from cofferdam import (
 )
 
 STREAMS = 50
+# Seconds, with a margin for a busy machine: less than the patience of a client.
+IN_TIME = 20.0
 DECISION = v1.DecideApprovalRequest(
     approval_id="01900000-0000-7000-8000-000000000000", decision=v1.DecideApprovalRequest.Decision.APPROVE
 )
@@ -110,7 +112,7 @@ def test_a_missing_daemon_is_reported_at_once(tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(DaemonUnreachable, match="COFFERDAM_ENDPOINT"):
         Sandbox.create(profile="open", endpoint=f"unix:{tmp_path}/none.sock")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < IN_TIME
 
 
 def test_a_daemon_that_does_not_come_back_is_given_up(mortal: Daemon) -> None:
@@ -120,7 +122,7 @@ def test_a_daemon_that_does_not_come_back_is_given_up(mortal: Daemon) -> None:
     begun = time.monotonic()
     with pytest.raises(NodeLostError) as lost:
         sandbox.files.list()
-    assert 1.0 <= time.monotonic() - begun < 5
+    assert 1.0 <= time.monotonic() - begun < IN_TIME
     assert isinstance(lost.value, InfrastructureError)
     assert lost.value.retry_safe, "it only reads"
     with pytest.raises(NodeLostError) as lost:
@@ -312,9 +314,11 @@ def _fails(daemon: Daemon, sandbox: Sandbox) -> None:
         time.sleep(0.001)
 
 
-def _restarts(daemon: Daemon, sandbox: Sandbox) -> None:
+def _restarts(daemon: Daemon, sandbox: Sandbox) -> threading.Thread:
     daemon.end(signal.SIGKILL)
-    threading.Timer(0.3, daemon.launch).start()
+    launching = threading.Timer(0.3, daemon.launch)
+    launching.start()
+    return launching
 
 
 def _is_deleted(daemon: Daemon, sandbox: Sandbox) -> None:
@@ -338,20 +342,25 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS)
 async def test_the_end_of_a_sandbox_is_no_error_in_any_state_of_its_run(mortal: Daemon, end: str) -> None:
-    timeout = 2 if end == "expires" else None
+    # Long enough for a file to be written on a busy machine.
+    timeout = 6 if end == "expires" else None
     for _ in range(2):
         with Sandbox.create(profile="harness", timeout=timeout, endpoint=mortal.endpoint) as sandbox:
             sandbox.files.write("a.txt", "a")
             place = mortal.place / "state" / "workspaces" / sandbox.run_id
             assert place.is_dir()
-            ENDS[end](mortal, sandbox)
+            follows = ENDS[end](mortal, sandbox)
         assert not place.exists()
         assert sandbox.kill() is False
+        if isinstance(follows, threading.Thread):
+            follows.join()
         async with await AsyncSandbox.create(profile="harness", timeout=timeout, endpoint=mortal.endpoint) as other:
             place = mortal.place / "state" / "workspaces" / other.run_id
             with await asyncio.to_thread(Sandbox.connect, other.run_id, endpoint=mortal.endpoint) as blocking:
                 # Ended by both at once.
-                await asyncio.to_thread(ENDS[end], mortal, blocking)
+                follows = await asyncio.to_thread(ENDS[end], mortal, blocking)
                 threads = [asyncio.to_thread(blocking.kill, delete_workspace=True) for _ in range(2)]
                 await asyncio.gather(other.kill(), other.kill(), *threads)
         assert not place.exists()
+        if isinstance(follows, threading.Thread):
+            await asyncio.to_thread(follows.join)

@@ -182,7 +182,8 @@ def test_a_daemon_that_is_another_is_not_trusted(secured: Daemon, certificates: 
             Sandbox.create(profile="open", endpoint=endpoint, tls=tls)
     with pytest.raises(DaemonUnreachable):
         Sandbox.create(profile="open", endpoint=f"http://localhost:{secured.port}")
-    assert time.monotonic() - begun < 15
+    # Less than the patience of a client.
+    assert time.monotonic() - begun < 25
 
 
 def test_a_daemon_that_is_killed_is_found_again(certificates: Path) -> None:

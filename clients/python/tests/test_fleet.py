@@ -46,11 +46,14 @@ from cofferdam._async.members import resolved
 from cofferdam._fleet import FLEET_VARIABLE, Mark, Position, draw, named, read
 from cofferdam._node import node_of
 from cofferdam._settings import CHANNEL_OPTIONS
+from cofferdam._sync import merge
 from cofferdam._sync.merge import Clock
 from cofferdam._sync.transport import Background
 
-# Seconds that a question to a fleet with a node that is away may take, with a margin for a busy machine.
-IN_TIME = 3.0
+# Seconds, with a margin for a busy machine: less than a fleet here waits for a node that it asks, or that was lost.
+IN_TIME = 15.0
+NODE_TIMEOUT = 20.0
+PATIENCE = 30.0
 
 
 @pytest.fixture
@@ -67,8 +70,8 @@ def fleet(nodes: list[Node]) -> Iterator[Fleet]:
         yield it
 
 
-def opened(nodes: list[Node], patience: float = 5.0) -> Fleet:
-    return Fleet.open([node.listed for node in nodes], node_timeout=2.0, reconnect_timeout=patience)
+def opened(nodes: list[Node], patience: float = PATIENCE, node_timeout: float = NODE_TIMEOUT) -> Fleet:
+    return Fleet.open([node.listed for node in nodes], node_timeout=node_timeout, reconnect_timeout=patience)
 
 
 def made_by(nodes: list[Node]) -> list[int]:
@@ -86,6 +89,25 @@ def an_hour_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets the clock forward. Pauses take as long as before."""
     now = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: now() + 3600)
+
+
+def lose(fleet: Fleet, node: Node) -> None:
+    """Kills it, and waits until the fleet knows no connection to it: what is sent on one may have been carried out."""
+    node.kill()
+    (member,) = (member for member in fleet._members.present if member.number == node.number)
+    is_unsent = False
+    while not is_unsent:
+        with pytest.raises(DaemonUnreachable) as caught:
+            next(member.ask.runs.watch_runs(v1.WatchRunsRequest()))
+        is_unsent = caught.value.retry_safe
+
+
+def await_all(fleet: Fleet) -> None:
+    """Until each node answers."""
+    until = time.monotonic() + 10
+    while fleet.list_runs().missing:
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def lives(work: Background) -> bool:
@@ -159,8 +181,8 @@ def test_a_limit_of_all_nodes_is_no_failure_of_them(fleet: Fleet, nodes: list[No
 def test_a_daemon_that_hangs_ends_no_stream_later_than_its_signs_of_life(
     nodes: list[Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = ("grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms")
-    brief = dict.fromkeys(names, 300)
+    # An answer to a ping may take three seconds, as the node is of this process, too.
+    brief = {"grpc.keepalive_time_ms": 1000, "grpc.keepalive_timeout_ms": 3000, "grpc.http2.ping_timeout_ms": 3000}
     assert brief.keys() <= dict(CHANNEL_OPTIONS).keys()
     monkeypatch.setattr("cofferdam._settings.CHANNEL_OPTIONS", list({**dict(CHANNEL_OPTIONS), **brief}.items()))
     nodes[0].runs["r"] = v1.Run(run_id=id_of(1, 1))
@@ -170,24 +192,25 @@ def test_a_daemon_that_hangs_ends_no_stream_later_than_its_signs_of_life(
         begun = time.monotonic()
         with pytest.raises(DaemonUnreachable):
             next(stream)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < IN_TIME
 
 
 def test_a_request_that_is_not_answered_in_time_is_a_failure_of_the_infrastructure(nodes: list[Node]) -> None:
-    nodes[0].silent_for = 1.0
+    nodes[0].silent_for = 60.0
     with Client(nodes[0].socket, request_timeout=0.2) as client, pytest.raises(DaemonTimedOut) as late:
         client.runs.list_runs(v1.ListRunsRequest())
     assert isinstance(late.value, InfrastructureError)
     assert (late.value.fault, late.value.retry_safe) == ("infrastructure", False)
 
 
-def test_a_silent_node_costs_its_time_once(fleet: Fleet, nodes: list[Node]) -> None:
-    nodes[0].silent_for = nodes[2].silent_for = 5.0
-    begun = time.monotonic()
-    runs = fleet.list_runs()
-    assert time.monotonic() - begun < IN_TIME
+def test_a_silent_node_costs_its_time_once(nodes: list[Node]) -> None:
+    nodes[0].silent_for = nodes[2].silent_for = 60.0
+    with opened(nodes, node_timeout=4.0) as fleet:
+        begun = time.monotonic()
+        runs = fleet.list_runs()
+        assert time.monotonic() - begun < 2 * 4.0
     assert [node.node for node in runs.missing] == [1, 3]
-    assert "does not answer within 2 seconds" in runs.missing[0].failure
+    assert "does not answer within 4 seconds" in runs.missing[0].failure
 
 
 def test_a_node_that_says_another_number_is_not_used(fleet: Fleet, nodes: list[Node]) -> None:
@@ -238,7 +261,7 @@ def test_a_daemon_that_says_a_listed_number_is_held_against_the_listed_node_firs
         assert ([one.node for one in found], [node.endpoint for node in found.missing]) == ([2], [nodes[2].socket])
         assert "says that it is node 2, as another daemon at" in found.missing[0].failure
     nodes[1].silent_for = 0.0
-    nodes[1].die()
+    nodes[1].kill()
     nodes[2].runs["y"] = v1.Run(run_id=id_of(2, 2))
     with Fleet.open([*listed, nodes[0].listed]) as fleet:
         found = fleet.list_runs()
@@ -262,7 +285,8 @@ def test_a_sandbox_is_found_on_the_node_that_its_id_names(fleet: Fleet, nodes: l
         fleet.sandbox(id_of(1, 1))
     with pytest.raises(DaemonUnreachable, match="no node that answers has the run"):
         fleet.sandbox("0198a1b2-0000-4000-8000-00000000000f")
-    nodes[0].back()
+    nodes[0].start()
+    await_all(fleet)
     with pytest.raises(NotFound):
         fleet.sandbox("0198a1b2-0000-4000-8000-00000000000f")
 
@@ -296,8 +320,8 @@ def test_a_node_that_refuses_is_passed_over(fleet: Fleet, nodes: list[Node], rea
     nodes[2].used_runs = 90
     assert fleet.create(profile="p").client.endpoint == nodes[2].socket
     nodes[2].refuses = "OVERLOADED"
-    nodes[0].die()
-    nodes[1].die()
+    lose(fleet, nodes[0])
+    lose(fleet, nodes[1])
     with pytest.raises(Overloaded):
         fleet.create(profile="p")
 
@@ -312,7 +336,7 @@ def test_a_refusal_that_another_node_would_repeat_is_the_answer(fleet: Fleet, no
 def test_a_dead_node_is_passed_over_in_time(fleet: Fleet, nodes: list[Node]) -> None:
     for _ in range(3):
         fleet.create(profile="p")
-    nodes[0].die()
+    lose(fleet, nodes[0])
     longest = 0.0
     for _ in range(20):
         begun = time.monotonic()
@@ -320,32 +344,34 @@ def test_a_dead_node_is_passed_over_in_time(fleet: Fleet, nodes: list[Node]) -> 
         longest = max(longest, time.monotonic() - begun)
     assert longest < IN_TIME
     assert sum(made_by(nodes)) == 23
-    nodes[1].die()
-    nodes[2].die()
+    lose(fleet, nodes[1])
+    lose(fleet, nodes[2])
     with pytest.raises(DaemonUnreachable):
         fleet.create(profile="p")
 
 
-def test_a_silent_node_costs_one_create_its_time(fleet: Fleet, nodes: list[Node]) -> None:
-    nodes[0].silent_for = 5.0
-    begun = time.monotonic()
-    fleet.create(profile="p")
-    assert time.monotonic() - begun < IN_TIME
-    longest = 0.0
-    # Longer than the time after which it is asked again.
-    while time.monotonic() - begun < 6:
-        before = time.monotonic()
+def test_a_silent_node_costs_one_create_its_time(nodes: list[Node]) -> None:
+    nodes[0].silent_for = 60.0
+    with opened(nodes, node_timeout=4.0) as fleet:
+        begun = time.monotonic()
         fleet.create(profile="p")
-        longest = max(longest, time.monotonic() - before)
-        time.sleep(0.05)
-    assert longest < 1.5
-    nodes[0].silent_for = 0.0
-    made = nodes[0].created
-    until = time.monotonic() + 15
-    while nodes[0].created == made and time.monotonic() < until:
-        fleet.create(profile="p")
-        time.sleep(0.1)
-    assert nodes[0].created > made
+        assert time.monotonic() - begun < 2 * 4.0
+        asked, longest, left = nodes[0].looks, 0.0, 10
+        # Also while it is asked again.
+        while left > 0:
+            left -= nodes[0].looks > asked
+            before = time.monotonic()
+            fleet.create(profile="p")
+            longest = max(longest, time.monotonic() - before)
+            time.sleep(0.05)
+        assert longest < 4.0
+        nodes[0].silent_for = 0.0
+        made = nodes[0].created
+        until = time.monotonic() + 30
+        while nodes[0].created == made and time.monotonic() < until:
+            fleet.create(profile="p")
+            time.sleep(0.1)
+        assert nodes[0].created > made
 
 
 def test_a_create_whose_answer_was_lost_is_one_run_when_its_node_is_back(
@@ -412,7 +438,8 @@ def test_a_create_whose_node_stays_away_is_found_later_and_never_made_twice(node
         with pytest.raises(NodeLostError):
             fleet.find(name)
         nodes[0].before_answer = lambda: None
-        nodes[0].back()
+        nodes[0].start()
+        await_all(fleet)
         found = fleet.find(name)
         assert found is not None
         assert fleet.create(profile="p", request_id=name).run_id == found.run_id
@@ -459,7 +486,7 @@ def test_a_lease_is_renewed_at_once_only_of_a_run_that_was_found_and_until_its_e
     sandbox = fleet.create(profile="p", lease=0.3, keep_alive=True)
     await_renewals(nodes[0], 1 + len(passing) + 1)
     assert sandbox._keeping._work is not None
-    assert sandbox._keeping._work.wait(5)
+    assert sandbox._keeping._work.wait(IN_TIME)
     assert nodes[0].renewals == 1 + len(passing) + 1
     with pytest.raises(InvalidArgument, match="lease"):
         fleet.create(profile="p", keep_alive=True)
@@ -508,11 +535,11 @@ def test_what_begins_with_a_base_goes_to_its_node(fleet: Fleet, nodes: list[Node
 
 def test_a_create_that_is_cancelled_leaves_no_run(nodes: list[Node]) -> None:
     nodes[1].used_runs = nodes[2].used_runs = 90
-    created = threading.Event()
+    created, cancelled = threading.Event(), threading.Event()
 
     def late() -> None:
         created.set()
-        time.sleep(0.5)
+        cancelled.wait(IN_TIME)
 
     nodes[0].before_answer = late
 
@@ -521,6 +548,7 @@ def test_a_create_that_is_cancelled_leaves_no_run(nodes: list[Node]) -> None:
             making = asyncio.create_task(fleet.create(profile="p"))
             await asyncio.to_thread(created.wait)
             making.cancel()
+            cancelled.set()
             with pytest.raises(asyncio.CancelledError):
                 await making
 
@@ -566,7 +594,7 @@ def test_a_node_that_dies_meanwhile_loses_no_create_and_doubles_none(nodes: list
         nodes[1].start()
 
     async def make() -> list[str]:
-        async with await AsyncFleet.open([node.listed for node in nodes], node_timeout=2.0) as fleet:
+        async with await AsyncFleet.open([node.listed for node in nodes], node_timeout=NODE_TIMEOUT) as fleet:
             turns = asyncio.Semaphore(20)
 
             async def one(at: int) -> str:
@@ -637,24 +665,28 @@ def test_a_stream_goes_on_when_a_node_is_back_and_tells_of_it(fleet: Fleet, node
     assert list(fleet.watch_events(events[-1].position, follow=False)) == []
 
 
-def test_events_of_now_are_put_in_order(fleet: Fleet, nodes: list[Node]) -> None:
+def test_events_of_now_are_put_in_order(fleet: Fleet, nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(fleet.watch_events()) as stream:
         for node in nodes:
             node.record(1)
         first = [next(stream) for _ in nodes]
         assert sorted(seen(first)) == [(1, 1), (2, 1), (3, 1)]
-        now = time.time()
-        nodes[2].record(now + 0.02)
-        time.sleep(0.05)
-        # It was written before, and comes later.
-        nodes[0].record(now)
-        assert seen([next(stream), next(stream)]) == [(1, 2), (3, 2)]
+        # The second record may take a busy machine longer.
+        with monkeypatch.context() as patched:
+            patched.setattr(merge, "HOLD", 3.0)
+            now = time.time()
+            nodes[2].record(now + 0.02)
+            time.sleep(0.05)
+            # It was written before, and comes later.
+            nodes[0].record(now)
+            assert seen([next(stream)]) == [(1, 2)]
+        assert seen([next(stream)]) == [(3, 2)]
 
 
 def test_a_node_that_always_sends_earlier_records_hides_none_of_others(
     fleet: Fleet, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cofferdam._sync.merge.LONGEST_WAIT", 0.2)
+    monkeypatch.setattr(merge, "LONGEST_WAIT", 0.2)
     nodes[0].floods = True
     for at in range(50):
         nodes[1].record(1_000_000_000 + at)
@@ -670,14 +702,17 @@ def test_a_node_that_always_sends_earlier_records_hides_none_of_others(
 
 
 def test_the_time_of_its_taker_is_none_that_an_item_waits() -> None:
-    clock = Clock()
+    clock, since = Clock(), time.monotonic()
     begun = clock.now()
     for _ in range(2):
         clock.leave()
+        left = clock.now()
         time.sleep(0.2)
-        assert clock.now() < begun + 0.2
+        assert clock.now() == left
         clock.back()
-    assert clock.now() < begun + 0.2
+    # Both pauses are missing in it.
+    assert clock.now() - begun < time.monotonic() - since - 0.3
+    begun = clock.now()
     time.sleep(0.2)
     assert clock.now() >= begun + 0.2
 
@@ -699,9 +734,12 @@ def test_a_fleet_that_is_closed_ends_the_streams_of_other_threads(nodes: list[No
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    time.sleep(0.5)
+    until = time.monotonic() + IN_TIME
+    while not nodes[2].streams:
+        assert time.monotonic() < until
+        time.sleep(0.01)
     fleet.close()
-    reader.join(5)
+    reader.join(IN_TIME)
     assert [type(error) for error in ends] == [Cancelled]
 
 
@@ -713,7 +751,7 @@ def test_a_fleet_is_closed_while_nobody_reads_its_stream(nodes: list[Node]) -> N
     assert seen([next(stream)]) == [(1, 1)]
     closing_it = threading.Thread(target=fleet.close, daemon=True)
     closing_it.start()
-    closing_it.join(5)
+    closing_it.join(IN_TIME)
     assert not closing_it.is_alive()
     with pytest.raises(Cancelled):
         list(stream)
@@ -727,10 +765,13 @@ def test_a_fleet_that_is_closed_ends_the_streams_of_other_tasks(nodes: list[Node
         fleet = await AsyncFleet.open([node.listed for node in nodes])
         stream = fleet.watch_events(follow=follow)
         reading = asyncio.ensure_future(anext(stream))
-        await asyncio.sleep(0.3)
+        until = time.monotonic() + IN_TIME
+        while not nodes[2].streams:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.01)
         await fleet.close()
         with pytest.raises(Cancelled):
-            await asyncio.wait_for(reading, 5)
+            await asyncio.wait_for(reading, IN_TIME)
 
     asyncio.run(close())
 
@@ -765,7 +806,7 @@ def test_a_record_that_cannot_be_read_is_a_warning(fleet: Fleet, nodes: list[Nod
     assert seen(list(fleet.watch_events(follow=False, on_node=told.append))) == [(1, 1), (3, 1)]
     assert [node.node for node in told] == [2]
     with closing(fleet.watch_events(on_node=told.append)) as stream:
-        assert seen([next(stream), next(stream)]) == [(1, 1), (3, 1)]
+        assert sorted(seen([next(stream), next(stream)])) == [(1, 1), (3, 1)]
     assert [node.state for node in told[:2]] == ["unreachable", "unreachable"]
 
 
@@ -841,11 +882,12 @@ def test_a_dead_node_is_left_out_of_a_stream_that_ends(fleet: Fleet, nodes: list
     events = list(fleet.watch_events(follow=False, on_node=told.append))
     assert seen(events) == [(1, 1), (3, 1)]
     assert [node.node for node in told] == [2]
-    nodes[1].back()
+    nodes[1].start()
+    await_all(fleet)
     assert seen(list(fleet.watch_events(events[-1].position, follow=False))) == [(2, 1)]
 
 
-def test_streams_without_positions_are_merged_asynchronously(nodes: list[Node]) -> None:
+def test_streams_without_positions_are_merged_asynchronously(nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
     for node in nodes:
         node.runs["r"] = v1.Run(run_id=id_of(node.number, 1), created_at=stamp(10 - node.number))
         node.approvals.append(v1.Approval(approval_id=f"p{node.number}", created_at=stamp(1), state=v1.Approval.PENDING))
@@ -861,7 +903,10 @@ def test_streams_without_positions_are_merged_asynchronously(nodes: list[Node]) 
         async with await AsyncFleet.open([node.listed for node in nodes]) as fleet:
             assert len(await fleet.list_runs()) == len(await fleet.approvals()) == len(await fleet.alerts()) == 3
             runs = fleet.watch_runs(on_node=tell)
-            assert [(await anext(runs)).node for _ in nodes] == [3, 2, 1]
+            # The first item of a node may take a busy machine longer.
+            with monkeypatch.context() as patched:
+                patched.setattr("cofferdam._async.merge.HOLD", 3.0)
+                assert [(await anext(runs)).node for _ in nodes] == [3, 2, 1]
             approvals, alerts = fleet.watch_approvals(), fleet.watch_alerts()
             assert sorted([(await anext(approvals)).item.approval_id for _ in nodes]) == ["p1", "p2", "p3"]
             assert sorted([(await anext(alerts)).item.alert_id for _ in nodes]) == ["a1", "a2", "a3"]
@@ -971,26 +1016,17 @@ def name(nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return addresses
 
 
-def await_all(fleet: Fleet) -> None:
-    """Until each node answers."""
-    until = time.monotonic() + 10
-    while fleet.list_runs().missing:
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 def test_a_node_that_is_away_is_found_at_its_second_address(nodes: list[Node], name: list[str], tmp_path: Path) -> None:
     nodes[1].used_runs = nodes[2].used_runs = 90
     second = nodes[0].at(tmp_path / "second.sock")
     name.append(second.endpoint)
-    with Fleet.open("dns:fleet.example.org", node_timeout=2.0) as fleet:
+    with Fleet.open("dns:fleet.example.org", node_timeout=NODE_TIMEOUT) as fleet:
         at = {node.node: node.endpoint for node in fleet.nodes()}
         assert sorted(node or 0 for node in at) == [1, 2, 3]
         sandbox = fleet.create(profile="p")
         # Which of its addresses answers first is chance.
         if at[1] == second.endpoint:
             second.close()
-            (tmp_path / "second.sock").unlink()
         else:
             nodes[0].kill()
         await_all(fleet)
@@ -1004,7 +1040,7 @@ def test_a_node_that_is_away_is_found_at_its_second_address(nodes: list[Node], n
 
 def test_a_name_is_resolved_again_for_a_node_that_is_away(nodes: list[Node], name: list[str], tmp_path: Path) -> None:
     told: list[NodeInfo] = []
-    with Fleet.open("dns:fleet.example.org", node_timeout=2.0) as fleet:
+    with Fleet.open("dns:fleet.example.org", node_timeout=NODE_TIMEOUT) as fleet:
         with closing(fleet.watch_events(on_node=told.append)) as stream:
             nodes[0].record(1)
             assert seen([next(stream)]) == [(1, 1)]
@@ -1029,7 +1065,7 @@ def test_a_node_that_never_answered_is_found_by_a_name(nodes: list[Node], name: 
     nodes[2].kill()
 
     async def find() -> None:
-        async with await AsyncFleet.open("dns:fleet.example.org", node_timeout=2.0) as fleet:
+        async with await AsyncFleet.open("dns:fleet.example.org", node_timeout=NODE_TIMEOUT) as fleet:
             assert [node.node for node in (await fleet.list_runs()).missing] == [None]
             name[2] = nodes[2].socket = f"unix:{tmp_path}/moved.sock"
             nodes[2].start()
@@ -1088,7 +1124,7 @@ def test_a_sandbox_of_a_fleet_is_one_like_others(fleet: Fleet, nodes: list[Node]
     sandbox = fleet.create(profile="p", env={"A": "1"}, metadata={"m": "1"})
     assert isinstance(sandbox, Sandbox)
     assert sandbox.client.endpoint in [node.socket for node in nodes]
-    assert sandbox.client._transport.settings.patience == 5.0
+    assert sandbox.client._transport.settings.patience == PATIENCE
 
 
 @pytest.fixture
@@ -1104,7 +1140,7 @@ def daemons() -> Iterator[list[Daemon]]:
 
 def test_three_daemons_are_one_fleet_and_one_of_them_dies_and_comes_back(daemons: list[Daemon]) -> None:
     listed = [FleetNode(number, daemon.endpoint) for number, daemon in enumerate(daemons, 1)]
-    with Fleet.open(listed) as fleet:
+    with Fleet.open(listed, node_timeout=NODE_TIMEOUT) as fleet:
         sandboxes = [fleet.create(profile="open") for _ in range(6)]
         ids = {sandbox.run_id for sandbox in sandboxes}
         of = {number: [one for one in sandboxes if node_of(one.run_id) == number] for number in (1, 2, 3)}
@@ -1118,7 +1154,7 @@ def test_three_daemons_are_one_fleet_and_one_of_them_dies_and_comes_back(daemons
         assert [node.node for node in fleet.list_runs().missing] == [2]
         with pytest.raises(DaemonUnreachable):
             fleet.sandbox(of[2][0].run_id)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < IN_TIME
         assert {node_of(fleet.create(profile="open").run_id) for _ in range(2)} <= {1, 3}
         assert all(sandbox.commands.run("echo here").stdout == "here\n" for sandbox in of[1] + of[3])
 

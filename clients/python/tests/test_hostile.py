@@ -102,7 +102,7 @@ def test_a_callback_that_raises_ends_the_command() -> None:
         begun = time.monotonic()
         with pytest.raises(ZeroDivisionError):
             sandbox.commands.run("echo begun; sleep 77", on_stdout=broken)
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 60
         assert gone(sandbox, "sleep 77")
 
 

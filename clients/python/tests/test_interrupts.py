@@ -68,6 +68,8 @@ def test_an_interrupt_ends_the_wait_of_a_caller_that_fails_and_close_ends_the_wo
     over = threading.Event()
 
     def work() -> None:
+        # Not before its caller waits for the end of this.
+        threading.Timer(1, interrupt).start()
         try:
             while True:
                 sleep(0.05)
@@ -75,7 +77,6 @@ def test_an_interrupt_ends_the_wait_of_a_caller_that_fails_and_close_ends_the_wo
             over.set()
 
     client = Client("unix:/run/cofferdam/none.sock")
-    timer = threading.Timer(1, interrupt)
 
     def fail() -> None:
         try:
@@ -84,7 +85,6 @@ def test_an_interrupt_ends_the_wait_of_a_caller_that_fails_and_close_ends_the_wo
             client._transport.afterwards(work)
 
     begun = time.monotonic()
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
         fail()
     assert 0.9 < time.monotonic() - begun < IN_TIME

@@ -171,7 +171,7 @@ def test_closing_a_client_ends_callbacks(endpoint: str) -> None:
     until(up)
     begun = time.monotonic()
     sandbox.close()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60
     assert not [thread for thread in threading.enumerate() if thread.name == "cofferdam"]
     assert handle.info().state == "running", "it is asked over another connection"
     sandbox.kill()

@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import { Client, CofferdamError, type Companion, InvalidArgument, Sandbox } from "@cofferdam/sdk";
 import { companion } from "../src/requests.js";
 import { Daemon } from "./daemon.js";
+import { collected, eventually } from "./waiting.js";
 
 // From dist/tests.
 const HARNESS = fileURLToPath(new URL("../../../../crates/policy/policies/harness.yaml", import.meta.url));
@@ -48,11 +49,11 @@ test("commands reach a companion, whose state and log are known", async () => {
   );
   assert.notEqual(info.imageDigest, "");
   assert.notEqual(info.address, "");
-  let log = "";
-  for await (const part of sandbox.companionLogs("files")) {
-    log += Buffer.from(part).toString();
-  }
-  assert.match(log, /GET \/given\.txt/);
+  // The engine may get the line after its answer.
+  await eventually(async () => {
+    const log = Buffer.concat(await collected(sandbox.companionLogs("files"))).toString();
+    return log.includes("GET /given.txt");
+  }, "its log has no request");
   let followed = "";
   for await (const part of sandbox.companionLogs("files", { follow: true })) {
     followed += Buffer.from(part).toString();

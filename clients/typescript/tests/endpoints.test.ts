@@ -132,7 +132,8 @@ test("a daemon that is another is not trusted", async () => {
   await refuses({ endpoint, tls: join(others, "clients", "ci") }, DaemonUnreachable);
   await refuses({ endpoint }, DaemonUnreachable);
   await refuses({ endpoint: endpoint.replace("https", "http") }, DaemonUnreachable);
-  assert(Date.now() - begun < 15_000);
+  // Less than the patience of a client.
+  assert(Date.now() - begun < 25_000);
 });
 
 test("a daemon that requires a certificate is named as the one that closes the connection", async () => {

@@ -44,8 +44,10 @@ import { refused } from "../src/status.js";
 import { idOf, Node, Refused } from "./nodes.js";
 import { eventually } from "./waiting.js";
 
-// Milliseconds that a question to a fleet with a node that is away may take, with a margin for a busy machine.
-const IN_TIME = 3000;
+// Milliseconds, with a margin for a busy machine: less than a fleet here waits for a node that it asks, or has lost.
+const IN_TIME = 15_000;
+// Seconds.
+const NODE_TIMEOUT = 20;
 const PROFILE = { profile: "p" };
 const NAMELESS = "0198a1b2-0000-4000-8000-000000000001";
 
@@ -77,8 +79,8 @@ afterEach(async () => {
   rmSync(place, { recursive: true });
 });
 
-async function opened(patience = 5): Promise<Fleet> {
-  const options = { nodeTimeout: 2, reconnectTimeout: patience };
+async function opened(patience = 30, nodeTimeout = NODE_TIMEOUT): Promise<Fleet> {
+  const options = { nodeTimeout, reconnectTimeout: patience };
   return await Fleet.open(
     nodes.map(({ listed }) => listed),
     options,
@@ -88,8 +90,9 @@ async function opened(patience = 5): Promise<Fleet> {
 const made = () => nodes.map(({ created }) => created);
 const endpointOf = (sandbox: Sandbox) => sandbox.client.endpoint;
 const stamp = (seconds: number) => timestampFromMs(seconds * 1000);
-// Until clients have noticed that a node was killed: a request that is sent before may have been carried out.
-const noticed = () => delay(100);
+// Until each node answers.
+const complete = (of: Fleet) =>
+  eventually(async () => (await of.listRuns()).missing.length === 0, "a node does not answer");
 const seen = (events: readonly FleetEvent[]) => events.map(({ node, event }) => [node, event.sequence]);
 
 async function all<T>(stream: Stream<T>): Promise<T[]> {
@@ -222,7 +225,8 @@ test("a watch of a node that was too slow begins anew", async () => {
 test("a daemon that hangs ends no stream later than its signs of life", async () => {
   one.runs.set("r", { runId: idOf(1, 1) });
   const client = new Client({ endpoint: one.endpoint });
-  const brief = { "grpc.keepalive_time_ms": 300, "grpc.keepalive_timeout_ms": 300 };
+  // An answer to a ping may take three seconds, as the node is of this process, too.
+  const brief = { "grpc.keepalive_time_ms": 1000, "grpc.keepalive_timeout_ms": 3000 };
   const value = { ...client.transport.settings.channel, ...brief };
   assert.equal(Object.keys(value).length, Object.keys(client.transport.settings.channel).length);
   Object.defineProperty(client.transport.settings, "channel", { value });
@@ -231,12 +235,12 @@ test("a daemon that hangs ends no stream later than its signs of life", async ()
   one.mute();
   const begun = performance.now();
   await assert.rejects(stream.next(), DaemonUnreachable);
-  assert(performance.now() < begun + 5000);
+  assert(performance.now() < begun + IN_TIME);
   await client.close();
 });
 
 test("a request that is not answered in time is a failure of the infrastructure", async () => {
-  one.silentFor = 1;
+  one.silentFor = 60;
   const client = new Client({ endpoint: one.endpoint, requestTimeout: 0.2 });
   const late = await client.runs.listRuns({}).catch((error: unknown) => error);
   assert(late instanceof DaemonTimedOut && late instanceof InfrastructureError);
@@ -248,15 +252,16 @@ test("a request that is not answered in time is a failure of the infrastructure"
 });
 
 test("a silent node costs its time once", async () => {
-  one.silentFor = three.silentFor = 5;
+  one.silentFor = three.silentFor = 60;
+  await using brief = await opened(30, 4);
   const begun = Date.now();
-  const { missing } = await fleet.listRuns();
-  assert(Date.now() - begun < IN_TIME);
+  const { missing } = await brief.listRuns();
+  assert(Date.now() - begun < 2 * 4000);
   assert.deepEqual(
     missing.map(({ node }) => node),
     [1, 3],
   );
-  assert.match(missing[0]?.failure ?? "", /does not answer within 2 seconds/);
+  assert.match(missing[0]?.failure ?? "", /does not answer within 4 seconds/);
 });
 
 test("a node that says another number is not used", async () => {
@@ -321,7 +326,6 @@ test("a daemon that says a listed number is held against the listed node first",
   }
   two.silentFor = 0;
   two.kill();
-  await noticed();
   three.runs.set("y", { runId: idOf(2, 2) });
   await using fleet = await Fleet.open([...listed, one.listed]);
   const found = await fleet.listRuns();
@@ -340,7 +344,8 @@ test("a sandbox is found on the node that its id names", async () => {
   await assert.rejects(fleet.sandbox(idOf(1, 1)), DaemonUnreachable);
   const unknown = NAMELESS.replace(/.$/, "f");
   await assert.rejects(fleet.sandbox(unknown), DaemonUnreachable);
-  await one.back();
+  await one.start();
+  await complete(fleet);
   await assert.rejects(fleet.sandbox(unknown), NotFound);
 });
 
@@ -368,9 +373,8 @@ test("a node that refuses is passed over", async () => {
     assert.equal(endpointOf(await fleet.create(PROFILE)), three.endpoint);
   }
   three.refuses = "OVERLOADED";
-  one.kill();
-  two.kill();
-  await noticed();
+  await one.die();
+  await two.die();
   await assert.rejects(fleet.create(PROFILE), Overloaded);
   three.refuses = "INVALID_ARGUMENT";
   await assert.rejects(fleet.create(PROFILE), InvalidArgument);
@@ -380,8 +384,7 @@ test("a dead node is passed over in time", async () => {
   for (let at = 0; at < 3; at++) {
     await fleet.create(PROFILE);
   }
-  one.kill();
-  await noticed();
+  await one.die();
   for (let at = 0; at < 20; at++) {
     const begun = Date.now();
     await fleet.create(PROFILE);
@@ -391,28 +394,29 @@ test("a dead node is passed over in time", async () => {
     made().reduce((sum, number) => sum + number),
     23,
   );
-  two.kill();
-  three.kill();
-  await noticed();
+  await two.die();
+  await three.die();
   await assert.rejects(fleet.create(PROFILE), DaemonUnreachable);
 });
 
 test("a silent node costs one create its time", async () => {
-  one.silentFor = 5;
+  one.silentFor = 60;
+  await using brief = await opened(30, 4);
   const begun = Date.now();
-  await fleet.create(PROFILE);
-  assert(Date.now() - begun < IN_TIME);
-  // Longer than the time after which it is asked again.
-  while (Date.now() - begun < 6000) {
+  await brief.create(PROFILE);
+  assert(Date.now() - begun < 2 * 4000);
+  const asked = one.looks;
+  // Also while it is asked again.
+  for (let left = 10; left > 0; left -= one.looks > asked ? 1 : 0) {
     const before = Date.now();
-    await fleet.create(PROFILE);
-    assert(Date.now() - before < 1500);
+    await brief.create(PROFILE);
+    assert(Date.now() - before < 4000);
     await delay(50);
   }
   one.silentFor = 0;
   const { created } = one;
-  for (const until = Date.now() + 15_000; one.created === created && Date.now() < until; await delay(100)) {
-    await fleet.create(PROFILE);
+  for (const until = Date.now() + 30_000; one.created === created && Date.now() < until; await delay(100)) {
+    await brief.create(PROFILE);
   }
   assert(one.created > created);
 });
@@ -464,7 +468,8 @@ test("a create whose node stays away is found later, and never made twice", asyn
   await assert.rejects(impatient.create({ ...PROFILE, requestId }), isUnknown);
   await assert.rejects(impatient.find(requestId), isUnknown);
   one.beforeAnswer = () => {};
-  await one.back();
+  await one.start();
+  await complete(impatient);
   const found = await impatient.find(requestId);
   assert.equal((await impatient.create({ ...PROFILE, requestId })).runId, found?.runId);
   assert.deepEqual(made(), [1, 0, 0]);
@@ -568,17 +573,20 @@ test("nobody renews a lease whose sandbox was given to nobody, or whose fleet wa
     node.refusesTokens = true;
   }
   const renewals = () => nodes.reduce((sum, node) => sum + node.renewals, 0);
+  // Each tenth of a second. One may be on its way.
   const options = { ...PROFILE, lease: 0.3, keepAlive: true };
+  const isOver = async () => {
+    const before = renewals();
+    await delay(600);
+    assert(renewals() <= before + 1);
+  };
   await assert.rejects(fleet.create({ ...options, requestId: "mine", issueToken: true }), Unavailable);
+  await isOver();
   const ended = renewals();
-  await delay(300);
-  assert.equal(renewals(), ended);
   await fleet.create(options);
   await eventually(async () => renewals() > ended + 2, "it is not renewed");
   await fleet.close();
-  const closed = renewals();
-  await delay(300);
-  assert.equal(renewals(), closed);
+  await isOver();
 });
 
 test("what begins with a base goes to its node", async () => {
@@ -717,27 +725,38 @@ test("a stream goes on when a node is back, and tells of it", async () => {
   assert.deepEqual(await all(fleet.watchEvents({ position, follow: false })), []);
 });
 
+const member = (number: number) =>
+  ({ number, timeout: 1, isTwin: false, look: async () => ({}) }) as unknown as Member;
+
 test("events of now are put in order", async () => {
-  for (const node of nodes) {
-    node.record(1);
+  const now = Date.now();
+  let came = () => {};
+  const isThere = new Promise<void>((resolve) => {
+    came = resolve;
+  });
+  const begin = async function* (
+    of: Member,
+    _info: NodeInfo,
+    signal: AbortSignal,
+  ): AsyncGenerator<[Date, number], void> {
+    if (of.number === 1) {
+      // It was written before, and comes later.
+      await isThere;
+      yield [new Date(now), 1];
+    } else {
+      yield [new Date(now + 20), 2];
+      came();
+    }
+    await delay(60_000, undefined, { signal });
+  };
+  const merging = { begin, onNode: undefined, follow: true, patience: 5, hold: 60_000, longestWait: 60_000 };
+  for await (const { member: of, item } of merged([member(1), member(2)], merging, AbortSignal.timeout(60_000))) {
+    assert.deepEqual([of.number, item], [1, 1]);
+    break;
   }
-  await using stream = fleet.watchEvents();
-  const first = [await next(stream), await next(stream), await next(stream)];
-  assert.deepEqual(seen(first).map(String).sort(), ["1,1", "2,1", "3,1"]);
-  const now = Date.now() / 1000;
-  three.record(now + 0.02);
-  await delay(50);
-  // It was written before, and comes later.
-  one.record(now);
-  assert.deepEqual(seen([await next(stream), await next(stream)]), [
-    [1, 2],
-    [3, 2],
-  ]);
 });
 
 test("a node that always sends earlier items hides none of others", async () => {
-  const member = (number: number) =>
-    ({ number, timeout: 1, isTwin: false, look: async () => ({}) }) as unknown as Member;
   const begin = async function* (
     of: Member,
     _info: NodeInfo,
@@ -763,17 +782,21 @@ test("a node that always sends earlier items hides none of others", async () => 
 });
 
 test("the time of its taker is none that an item waits", async () => {
+  const since = performance.now();
   const clock = new Clock();
   const begun = clock.now();
   for (let time = 0; time < 2; time++) {
     clock.leave();
+    const left = clock.now();
     await delay(200);
-    assert(clock.now() < begun + 200);
+    assert.equal(clock.now(), left);
     clock.back();
   }
-  assert(clock.now() < begun + 200);
+  // Both pauses are missing in it.
+  assert(clock.now() - begun < performance.now() - since - 300);
+  const again = clock.now();
   await delay(210);
-  assert(clock.now() >= begun + 200);
+  assert(clock.now() >= again + 200);
 });
 
 test("a fleet that is gone ends a stream", async () => {
@@ -812,7 +835,7 @@ test("a record that cannot be read is a warning, and an error where all nodes se
     assert.deepEqual(seen(await all(fleet.watchEvents({ follow: false, onNode }))), shown);
     assert.deepEqual(told, [2], record.recordJson);
     await using stream = fleet.watchEvents({ onNode });
-    assert.deepEqual(seen([await next(stream), await next(stream)]), shown);
+    assert.deepEqual(seen([await next(stream), await next(stream)]).sort(), shown);
     assert.deepEqual(told.slice(0, 2), [2, 2]);
   }
   one.events = two.events;
@@ -849,7 +872,8 @@ test("a dead node is left out of a stream that ends", async () => {
     [3, 1],
   ]);
   assert.deepEqual(told, [2]);
-  await two.back();
+  await two.start();
+  await complete(fleet);
   const position = events.at(-1)?.position;
   assert.deepEqual(seen(await all(fleet.watchEvents({ position, follow: false }))), [[2, 1]]);
 });
@@ -861,7 +885,8 @@ test("streams without positions are merged, and end when they are left", async (
     node.alerts.push({ alertId: `a${node.number}`, lastAt: stamp(1) });
   }
   await using runs = fleet.watchRuns();
-  assert.deepEqual([(await next(runs)).node, (await next(runs)).node, (await next(runs)).node], [3, 2, 1]);
+  const shown = [await next(runs), await next(runs), await next(runs)];
+  assert.deepEqual(shown.map(({ node }) => node).sort(), [1, 2, 3]);
   await using approvals = fleet.watchApprovals();
   await using alerts = fleet.watchAlerts();
   const asked = [await next(approvals), await next(approvals), await next(approvals)];
@@ -938,8 +963,8 @@ test("a name stands for all its addresses", async () => {
 test("a node that is away is found at another address of a name", async () => {
   three.kill();
   const resolve = async () => nodes.map(({ endpoint }) => ({ id: null, endpoint }));
-  const members = new Members(await resolve(), 2, { reconnectTimeout: 5 }, resolve, 100);
-  const question = async ({ ask }: Member) => (await ask.runs.listRuns({}, { timeout: 2 })).runs;
+  const members = new Members(await resolve(), NODE_TIMEOUT, { reconnectTimeout: 5 }, resolve, 100);
+  const question = async ({ ask }: Member) => (await ask.runs.listRuns({}, { timeout: NODE_TIMEOUT })).runs;
   const missing = async () => (await members.gather(question)).missing.map(({ node }) => node);
   const numbers = async () => (await members.look()).map(({ node, endpoint }) => [node, endpoint]);
   const complete = () => eventually(async () => (await missing()).length === 0, "a node was not found");
@@ -978,13 +1003,13 @@ test("a second address takes the place of the first one", async () => {
   two.says = 1;
   two.instance = one.instance;
   const resolve = async () => endpoints.map((endpoint) => ({ id: null, endpoint }));
-  const members = new Members(await resolve(), 2, { reconnectTimeout: 5 }, resolve, 100);
+  const members = new Members(await resolve(), NODE_TIMEOUT, { reconnectTimeout: 5 }, resolve, 100);
   const [first] = await members.look();
   const [used, other] = first?.endpoint === one.endpoint ? [one, two] : [two, one];
   // A node that refuses by itself is at its address.
   used.refusesLists = "RATE_LIMITED";
   await assert.rejects(
-    members.gather(async ({ ask }) => (await ask.runs.listRuns({}, { timeout: 2 })).runs),
+    members.gather(async ({ ask }) => (await ask.runs.listRuns({}, { timeout: NODE_TIMEOUT })).runs),
     RateLimited,
   );
   assert(members.present.every(({ isMissed }) => !isMissed));
@@ -1002,9 +1027,9 @@ test("a fleet is closed while DNS gives no answer", async () => {
     isAsked = true;
     return new Promise<never>(() => {});
   };
-  const members = new Members([{ id: null, endpoint: one.endpoint }], 2, {}, resolve, 100);
+  const members = new Members([{ id: null, endpoint: one.endpoint }], NODE_TIMEOUT, {}, resolve, 100);
   one.kill();
-  const question = async ({ ask }: Member) => (await ask.runs.listRuns({}, { timeout: 2 })).runs;
+  const question = async ({ ask }: Member) => (await ask.runs.listRuns({}, { timeout: NODE_TIMEOUT })).runs;
   await assert.rejects(members.gather(question), DaemonUnreachable);
   assert(isAsked);
   await members.close();

@@ -16,6 +16,7 @@ import {
   Sandbox,
 } from "@cofferdam/sdk";
 import { Daemon } from "./daemon.js";
+import { eventually } from "./waiting.js";
 
 const POLICY = `
 profiles:
@@ -139,6 +140,8 @@ test("a connection that is refused or lost tells its reason", async () => {
   await once(socket, "data");
   await sandbox.stop();
   await all(socket).catch(() => {});
+  // It ends before its reason is known.
+  await eventually(async () => told.length > 2, "no reason is told");
   assert(told[2] instanceof RunNotReady);
   for (const [port, localPort] of [
     [0, 0],

@@ -126,7 +126,7 @@ test("a callback that throws ends the command", async () => {
   ]) {
     const begun = Date.now();
     await assert.rejects(sandbox.commands.run("echo begun; exec sleep 77", { onStdout: broken }), /broken/);
-    assert(Date.now() - begun < 10_000);
+    assert(Date.now() - begun < 60_000);
     await gone(sandbox, "sleep 77");
   }
 });

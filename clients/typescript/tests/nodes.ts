@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { connect, createServer, type Server as NetServer, type Socket } from "node:net";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
+import { setTimeout as delay, setImmediate as immediate } from "node:timers/promises";
 import {
   create,
   type DescMessage,
@@ -86,7 +86,8 @@ export class Node {
   stopped: string[] = [];
   created = 0;
   tokens = 0;
-  renewals = 0;
+  /** Runs whose leases were to be renewed. */
+  renewed: string[] = [];
   /** Reasons with which the next renewals of leases are refused. */
   refusedRenewals: string[] = [];
   refusesTokens = false;
@@ -109,8 +110,10 @@ export class Node {
   cutReason = "";
   /** Its log is for others. */
   denies = false;
-  /** Seconds for which it says nothing. */
+  /** Seconds for which it says nothing, unless it is killed before. */
   silentFor = 0;
+  /** Questions about it, also those that it does not answer. */
+  looks = 0;
   events: Answer<typeof v1.AuditEventSchema>[] = [];
   approvals: Answer<typeof v1.ApprovalSchema>[] = [];
   alerts: Answer<typeof v1.AlertSchema>[] = [];
@@ -118,6 +121,7 @@ export class Node {
   readonly #inner: string;
   readonly #server = new Server();
   readonly #sockets = new Set<Socket>();
+  readonly #clients = new Set<Socket>();
   #listener: NetServer | null = null;
   #ended = new AbortController();
 
@@ -141,6 +145,10 @@ export class Node {
     return node;
   }
 
+  get renewals(): number {
+    return this.renewed.length;
+  }
+
   get endpoint(): string {
     return `unix:${this.#path}`;
   }
@@ -153,6 +161,8 @@ export class Node {
     this.#ended = new AbortController();
     this.#listener = createServer((client) => {
       const inner = connect(this.#inner);
+      this.#clients.add(client);
+      client.on("close", () => this.#clients.delete(client));
       for (const [socket, other] of [
         [client, inner],
         [inner, client],
@@ -177,27 +187,36 @@ export class Node {
     }
   }
 
-  /** Breaks all connections, and takes no others. */
-  kill(): void {
+  /** Kills it, and waits until its clients have closed their ends: what they send before may have been carried out. */
+  async die(): Promise<void> {
+    this.#close();
+    await Promise.all([...this.#clients].map((client) => once(client.end(), "close")));
+    // HTTP/2 and gRPC pass it on in turns of this event loop that follow.
+    for (let turn = 0; turn < 20; turn++) {
+      await immediate();
+    }
+    this.kill();
+  }
+
+  #close(): void {
     this.#ended.abort();
     this.#listener?.close();
     this.#listener = null;
+    rmSync(this.#path, { force: true });
+  }
+
+  /** Breaks all connections, and takes no others. */
+  kill(): void {
+    this.#close();
     for (const socket of this.#sockets) {
       socket.destroy();
     }
-    rmSync(this.#path, { force: true });
   }
 
   /** Starts it after it was killed, at another address. */
   async moved(endpoint: string): Promise<void> {
     this.#path = endpoint.slice("unix:".length);
     await this.start();
-  }
-
-  /** Starts it after it was killed, and waits until clients try again: gRPC makes its attempts up to 0.3 s apart. */
-  async back(): Promise<void> {
-    await this.start();
-    await delay(500);
   }
 
   remove(): void {
@@ -223,7 +242,8 @@ export class Node {
       answer: (request: ReturnType<typeof fromBinary<I>>) => Answer<O> | Promise<Answer<O>>,
     ) => {
       const handle = async (call: ServerUnaryCall<Buffer, Buffer>, done: (error: unknown, made?: Buffer) => void) => {
-        await delay(this.silentFor * 1000);
+        this.looks += method.name === "GetNode" ? 1 : 0;
+        await delay(this.silentFor * 1000, undefined, { signal: this.#ended.signal }).catch(() => {});
         try {
           this.#check(call.metadata);
           const made = create(method.output, await answer(fromBinary(method.input, call.request)));
@@ -324,8 +344,8 @@ export class Node {
       this.stopped.push(runId);
       return {};
     });
-    unary(runs.keepAliveRun, () => {
-      this.renewals += 1;
+    unary(runs.keepAliveRun, ({ runId }) => {
+      this.renewed.push(runId);
       const reason = this.refusedRenewals.shift();
       if (reason !== undefined) {
         throw new Refused(reason, status.UNAVAILABLE);

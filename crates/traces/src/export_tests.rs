@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message as _;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc::{Receiver, channel};
 use webhook::{Target, Tls};
 
@@ -163,7 +163,10 @@ async fn a_batch_is_repeated_if_the_receiver_is_busy() {
 
 #[tokio::test]
 async fn a_receiver_that_is_not_there_costs_spans_and_nothing_else() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // It keeps its port, and does not listen.
+    let deaf = TcpSocket::new_v4().unwrap();
+    deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let gone = deaf.local_addr().unwrap();
     let (traces, exporter) = started(&format!("http://{gone}"), Protocol::Grpc, PATIENCE);
     for _ in 0..2 * QUEUE {
         traces.send(vec![span("a")]);
@@ -231,8 +234,13 @@ async fn a_receiver_that_takes_a_part_of_a_request_keeps_no_connection() {
 async fn a_large_batch_goes_out_without_a_wait() {
     let (url, mut got) = receiver(Protocol::Http, Arc::new(200.into())).await;
     let (traces, _exporter) = started(&url, Protocol::Http, PATIENCE);
-    traces.send((0..BATCH).map(|_| span("a")).collect());
-    let began = std::time::Instant::now();
-    assert_eq!(names(&got.recv().await.unwrap().body).len(), BATCH);
-    assert!(began.elapsed() < super::LINGER, "{:?}", began.elapsed());
+    // One of them may be late, because this process is not always scheduled. Each would be if it waited.
+    let mut shortest = Duration::MAX;
+    for _ in 0..5 {
+        let began = std::time::Instant::now();
+        traces.send((0..BATCH).map(|_| span("a")).collect());
+        assert_eq!(names(&got.recv().await.unwrap().body).len(), BATCH);
+        shortest = shortest.min(began.elapsed());
+    }
+    assert!(shortest < super::LINGER, "{shortest:?}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
@@ -102,8 +102,10 @@ async fn other_answers_are_failures_and_redirects_are_not_followed() {
         assert_eq!((failed.message.as_str(), failed.for_good), (message, for_good));
         served.await.unwrap();
     }
-    // Nobody listens there any more.
-    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    // A socket has the port, and does not listen.
+    let deaf = TcpSocket::new_v4().unwrap();
+    deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = deaf.local_addr().unwrap().port();
     let target = webhook(&format!("http://127.0.0.1:{port}/secret-path"));
     let failed = sender().post(&target, "a", 1, b"{\"a\":1}").await.unwrap_err();
     assert_eq!(failed.message, "cannot connect: connection refused");

@@ -32,12 +32,14 @@ async fn co14_the_end_of_a_run_ends_and_removes_its_companions() {
 #[tokio::test(flavor = "multi_thread")]
 async fn co15_a_daemon_that_was_killed_leaves_companions_that_the_next_one_reattaches() {
     let (mut daemon, image) = (daemon().await, image("co15"));
-    let brief = companion("brief", &image, "httpd -p 5432 -h /www; sleep 4");
+    let brief = companion("brief", &image, "httpd -p 5432 -h /www; sleep 10");
     let mut run = daemon.run_on(request(vec![companion("db", &image, UNIQUE), brief])).await;
     let unique = page(&mut run, "unique").await;
     daemon.kill().await;
-    // The one that ends has ended by then.
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    harness::until("none of them ends", async || {
+        beside(&daemon).iter().any(|container| container["State"]["Running"] == false)
+    })
+    .await;
     daemon.launch().await;
     run.clients = daemon.connect().await;
     assert_eq!(page(&mut run, "unique").await, unique, "it went on");

@@ -239,7 +239,7 @@ async fn co24_the_next_daemon_opens_the_way_out_of_a_companion_again() {
     details(&mut run, "worker_event", |details| details["worker"] == "coffer-egress" && is_of_db(details))
         .await;
     let mut said = String::new();
-    for _ in 0..100 {
+    for _ in 0..600 {
         said = gets(&mut run, &files).await;
         if said == "GET /x HTTP/1.1\n" {
             break;

@@ -180,7 +180,7 @@ async fn n83_ten_thousand_names_are_refused_on_few_records_and_hold_nothing_up()
     assert_eq!(world.says("python3 loop.py unknown.example.org").await, "0\n");
     let began = Instant::now();
     world.says("getent hosts files.example.org").await;
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let id = world.run.id().to_owned();
     let events = world.run.clients.events(&id, "egress_refused").await;
     let counted: u64 = events.iter().map(|event| record(event)["details"]["count"].as_u64().unwrap()).sum();
@@ -209,7 +209,7 @@ async fn n85_a_pause_in_a_transfer_loses_no_byte_and_a_stop_ends_it_on_record() 
     let setting = Setting { silence: Duration::from_secs(600), ..Setting::default() };
     let mut world = World::start(setting).await;
     let url = world.url();
-    let script = format!("curl -fsS --limit-rate 40M --cacert {CA} {url}/large | sha256sum | cut -d' ' -f1");
+    let script = format!("curl -fsS --limit-rate 10M --cacert {CA} {url}/large | sha256sum | cut -d' ' -f1");
     let transfer = world.run.waits(calls::shell(&script));
     details(&mut world.run, "egress_intent", 1).await;
     let id = world.run.id().to_owned();

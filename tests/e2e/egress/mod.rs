@@ -91,7 +91,7 @@ async fn shell(run: &mut RunHandle, script: &str) -> (Option<i32>, String) {
 /// Waits until the log has so many events of a kind, and returns their details.
 async fn details(run: &mut RunHandle, kind: &str, count: usize) -> Vec<serde_json::Value> {
     let id = run.id().to_owned();
-    for _ in 0..200 {
+    for _ in 0..1_200 {
         let events = run.clients.events(&id, kind).await;
         if events.len() >= count {
             return events.iter().map(|event| record(event)["details"].clone()).collect();
@@ -253,7 +253,7 @@ async fn n6_a_killed_process_ends_its_connections_and_another_one_serves() {
     let receipt = details(&mut run, "egress_receipt", 1).await.remove(0);
     assert_eq!(receipt["cause"], "process_lost");
     let mut last = (None, String::new());
-    for _ in 0..100 {
+    for _ in 0..600 {
         last = shell(&mut run, &format!("wget -qO- http://files.example.org:{}/", http.port)).await;
         if last.0 == Some(0) {
             break;

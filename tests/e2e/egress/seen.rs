@@ -68,7 +68,7 @@ async fn n62_a_run_shows_its_counts_and_the_digest_of_its_rules() {
     );
     shell(&mut run, &script).await;
     let mut after = before;
-    for _ in 0..200 {
+    for _ in 0..1_200 {
         after = egress_of(&mut run).await.unwrap();
         if after.ended_connections == 2 {
             break;

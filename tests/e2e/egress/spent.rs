@@ -12,7 +12,7 @@ use crate::cli::{json as printed, out};
 /// Waits until so many tokens of requests are counted, and returns the use that the command prints.
 async fn counted(daemon: &Daemon, line: &[&str], input: &str) -> Value {
     let mut shown = Value::Null;
-    for _ in 0..200 {
+    for _ in 0..1_200 {
         shown = printed(daemon, line).await;
         if shown["total"]["inputTokens"] == input {
             return shown;

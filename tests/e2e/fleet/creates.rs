@@ -17,7 +17,7 @@ use tonic::Status;
 use tonic::transport::Channel;
 use tonic_types::StatusExt as _;
 
-use super::{Fleet, PATIENCE, SOON, VICTIM, listed};
+use super::{Fleet, PATIENCE, VICTIM, listed};
 
 /// Time from one create to the next.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -76,7 +76,7 @@ async fn each_create_is_one_run_although_a_node_is_killed_meanwhile() {
     until("no run is made", async || asked.made.load(Ordering::Relaxed) >= 10).await;
     fleet.nodes[VICTIM].kill().await;
     asked.is_down.store(true, Ordering::Relaxed);
-    tokio::time::sleep(SOON).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
     fleet.nodes[VICTIM].launch().await;
     asked.is_down.store(false, Ordering::Relaxed);
     let fates: BTreeMap<u32, Fate> = creating.join_all().await.into_iter().collect();

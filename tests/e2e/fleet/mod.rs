@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use harness::{Certificates, Clients, Daemon, Setup, binary, v1};
+use harness::{Certificates, Clients, Daemon, Setup, binary, free_port, v1};
 use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 use tonic::transport::Endpoint;
 
 /// Time within which what a dead node had must fail, and others must answer.
-const SOON: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(5);
 /// Index of the node that is killed.
 const VICTIM: usize = 1;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,10 +47,6 @@ struct End {
     out: String,
     err: String,
     took: Duration,
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Fleet {

@@ -15,8 +15,8 @@ use crate::ticks::{QUIET, counted, counts_beyond};
 /// Counts into a file, and would be seen to.
 const COUNTS: &str = "while :; do printf x >> ticks; sleep 0.01; done";
 /// Reads the environment of every process, which takes the same right as reading its memory. When it finds a shell that has the
-/// bait it says so in a file, and on the shell's terminal.
-const THIEF: &str = "exec 2>/dev/null; while :; do for p in /proc/[0-9]*; do \
+/// bait it says so in a file, and on the shell's terminal. It counts the times that it has looked at all.
+const THIEF: &str = "exec 2>/dev/null; while :; do printf x >> looked; for p in /proc/[0-9]*; do \
     if tr '\\0' '\\n' < $p/environ | grep -q TERM=bait; then echo $p >> stolen; echo dra''wn > $p/fd/1; fi; done; sleep 0.01; done";
 
 /// Runs whose commands and processes are allowed.
@@ -79,7 +79,9 @@ async fn paused_terminal_freezes_the_rest_of_the_run() {
     open.signal(v1::terminal_signal::Kind::Kill).await;
     open.closed().await;
     // It may have found that shell once more, in its last moment.
-    tokio::time::sleep(QUIET).await;
+    let looked = || std::fs::read(workspace.join("looked")).map_or(0, |bytes| bytes.len());
+    let before = looked();
+    harness::until("the thief stands still", async || looked() > before + 1).await;
     std::fs::remove_file(&stolen).unwrap();
 
     let mut seat = Seat::with(&run, paused(&[])).await.unwrap();
@@ -130,7 +132,7 @@ async fn paused_terminal_freezes_the_rest_of_the_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_continues_however_its_paused_terminal_ends() {
-    let daemon = Daemon::start_with(setup("sessions: { idle_timeout: 3s }\n")).await;
+    let daemon = Daemon::start_with(setup("sessions: { idle_timeout: 5s }\n")).await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = counting(&daemon, &workspace).await;
     // The operator hangs up.

@@ -57,7 +57,7 @@ def test_a_sandbox_that_is_gone_is_no_output_for_the_model(environment: Cofferda
 
 
 def test_ended_and_refused_commands_are_shown_to_the_model(environment: CofferdamEnvironment, image: str) -> None:
-    ended = run(environment, "echo first; sleep 30", timeout=1)
+    ended = run(environment, "echo first; sleep 30", timeout=3)
     assert ended["returncode"] == -1
     assert ended["output"].startswith("first\n")
     assert ended["extra"]["exception_type"] == "CommandTimedOut"

@@ -82,7 +82,7 @@ async def test_the_shell_runs_each_command_and_tells_how_it_ended(sandbox: Async
         (refused,) = (await CofferdamShellExecutor(strict)(asked("rm -rf /"))).output
     assert (refused.exit_code, refused.stderr) == (126, "Command not allowed: rm")
     assert result.max_output_length == 1000
-    (late,) = (await execute(asked("echo first; sleep 30", timeout_ms=500))).output
+    (late,) = (await execute(asked("echo first; sleep 30", timeout_ms=3000))).output
     assert (late.stdout, late.status) == ("first\n", "timeout")
 
 
@@ -282,7 +282,7 @@ async def session(options: CofferdamSandboxClientOptions) -> AsyncIterator[Sandb
 
 async def test_a_command_continues_after_its_tool_stops_waiting(session: SandboxSession) -> None:
     assert session.supports_pty()
-    begun = await session.pty_exec_start("echo first; sleep 3; echo second; exit 7", yield_time_s=0.3)
+    begun = await session.pty_exec_start("echo first; sleep 9; echo second; exit 7", yield_time_s=3)
     assert (begun.output, begun.exit_code) == (b"first\n", None)
     assert begun.process_id is not None
     shown, update = b"", begun
@@ -333,7 +333,7 @@ async def test_a_terminal_takes_input_and_interrupts(session: SandboxSession) ->
     begun = await session.pty_exec_start("test -t 0 && read -r x; echo got-$x; sleep 100", tty=True, yield_time_s=0.3)
     assert begun.process_id is not None
     shown = begun.output
-    shown += (await session.pty_write_stdin(session_id=begun.process_id, chars="äb\n", yield_time_s=2)).output
+    shown += (await session.pty_write_stdin(session_id=begun.process_id, chars="äb\n", yield_time_s=5)).output
     assert "got-äb" in shown.decode()
     ended = await session.pty_write_stdin(session_id=begun.process_id, chars="\x03", yield_time_s=20)
     assert (ended.exit_code, ended.process_id) == (130, None)

@@ -41,7 +41,7 @@ from cofferdam.integrations.ray import (
 LEFT_OUT = {"GVisorSandboxBackend", "ImageManager", "BaseImageManager", "get_default_oci_spec"}
 # Seconds.
 PATIENCE = 40.0
-SHORT = 2.0
+SHORT = 5.0
 
 
 @pytest.fixture(scope="module")

@@ -262,9 +262,9 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
             assert!(!patience.is_over(left), "{left} are left");
         }
-        let mut patience = Patience::new(Duration::from_millis(500));
+        let mut patience = Patience::new(Duration::from_secs(2));
         assert!(!patience.is_over(2) && !patience.is_over(3));
-        std::thread::sleep(Duration::from_millis(600));
+        std::thread::sleep(Duration::from_millis(2_100));
         assert!(patience.is_over(2), "nothing has become of it");
     }
 

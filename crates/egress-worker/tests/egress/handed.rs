@@ -57,9 +57,9 @@ fn a_handle_that_was_not_given_reaches_no_server() {
 fn a_handle_that_no_frame_claims_is_closed() {
     let egress = Egress::start(Script::new(16));
     let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let began = Instant::now();
     egress.give(1, theirs);
     ours.set_read_timeout(Some(DEADLINE)).unwrap();
-    let began = Instant::now();
     assert_eq!(ours.read(&mut [0]).unwrap(), 0);
     assert!(began.elapsed() > Duration::from_secs(5));
 }

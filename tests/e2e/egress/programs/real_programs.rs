@@ -5,8 +5,6 @@
 mod guards;
 mod suggested;
 
-use std::net::TcpListener;
-
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use harness::{docker, programs_image};
@@ -270,7 +268,7 @@ impl Drop for Database {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn n126_psql_reaches_a_database() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = harness::free_port();
     let _database = Database::start(port);
     let setting = Setting { image: programs_image(), tcp: &[port], ..Setting::default() };
     let mut world = World::start(setting).await;

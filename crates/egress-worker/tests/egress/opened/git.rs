@@ -148,7 +148,7 @@ fn a_push_whose_server_has_not_waited_for_the_decision_is_told_to_come_again() {
     let asked = egress.wait("a question", |message| matches!(message.body, Some(From::Asked(_))));
     close.send(()).unwrap();
     // The process does not say when it has seen the end.
-    std::thread::sleep(PAUSE * 5);
+    std::thread::sleep(PAUSE * 50);
     egress.send(asked.id, To::Answer(RequestAnswer { request: 1, decision }));
     let (head, answer) = response(&mut stream);
     assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("receive-pack-result"), "{head}");

@@ -254,7 +254,7 @@ fn a_metered_stream_that_its_program_resets_is_reported_and_the_others_go_on() {
         let mut response = sender.send_request(get("/endless")).await.unwrap();
         assert!(response.body_mut().frame().await.unwrap().is_ok());
         drop(response);
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(fetch(&mut sender, get("/")).await.0, 200);
     });
     let reset = usage(&mut egress, 1);

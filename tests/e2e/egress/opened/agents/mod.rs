@@ -115,7 +115,7 @@ async fn world(keys: &Keys, egress: &str) -> (Arc<Counted>, Origin, Daemon) {
 async fn exact(daemon: &Daemon, run: &str, [requests, input, output]: [u64; 3]) -> Value {
     let expected = [requests, input, output].map(|count| Value::from(count.to_string()));
     let mut shown = Value::Null;
-    for _ in 0..200 {
+    for _ in 0..1_200 {
         shown = printed(daemon, &["usage", "--run", run]).await;
         let total = &shown["total"];
         let found = [&total["requests"], &total["inputTokens"], &total["outputTokens"]];
