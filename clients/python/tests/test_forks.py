@@ -194,8 +194,10 @@ async def test_leases_of_forks_are_renewed_as_that_of_their_origin() -> None:
         await sandbox.fork(1, keep_alive=False) as left,
     ):
         # It is the newest one: the leases of the others would be over, too.
-        while (info := await left[0].info()).state not in ("stopped", "failed"):
+        info = await left[0].info()
+        while info.state not in ("stopped", "failed"):
             await asyncio.sleep(0.05)
+            info = await left[0].info()
         assert info.end_cause == "lease"
         assert [(await fork.info()).state for fork in forks] == ["ready", "ready"]
 

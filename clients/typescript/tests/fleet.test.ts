@@ -725,8 +725,7 @@ test("a stream goes on when a node is back, and tells of it", async () => {
   assert.deepEqual(await all(fleet.watchEvents({ position, follow: false })), []);
 });
 
-const member = (number: number) =>
-  ({ number, timeout: 1, isTwin: false, look: async () => ({}) }) as unknown as Member;
+const member = (number: number) => ({ number, timeout: 1, isTwin: false, look: async () => ({}) }) as unknown as Member;
 
 test("events of now are put in order", async () => {
   const now = Date.now();

@@ -313,7 +313,9 @@ test("the AI SDK tells no model of a sandbox that the host has lost", async () =
         { content: [call], finishReason: calls, usage, warnings: [] },
         { content: [{ type: "text", text: "done" }], finishReason: stop, usage, warnings: [] },
       ],
-      doStream: { stream: convertArrayToReadableStream([call, { type: "finish" as const, finishReason: calls, usage }]) },
+      doStream: {
+        stream: convertArrayToReadableStream([call, { type: "finish" as const, finishReason: calls, usage }]),
+      },
     });
     return { model, prompt: "Go.", tools: made, stopWhen: stepCountIs(3) };
   };
