@@ -45,7 +45,9 @@ fill_images "$ROOTS" "$PROGRAMS"
 install -d "$ROOTS/context"
 pack_images "$ROOTS" "$ROOTS/context"
 for name in cofferd client; do
+    # Its stage alone: without BuildKit the engine also builds the stages before a target, and leaves them without a name.
     # Without the cache, which goes by names and times.
-    engine build --quiet --no-cache --force-rm --network none --target "$name" --tag "cofferdam/$name:$TAG" "$ROOTS/context" >/dev/null
+    awk -v wanted="$name" '/^FROM / { stage = $NF } stage == wanted' "$ROOTS/context/Dockerfile" |
+        engine build --quiet --no-cache --force-rm --network none --file - --tag "cofferdam/$name:$TAG" "$ROOTS/context" >/dev/null
     say "cofferdam/$name:$TAG"
 done

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use harness::{binary, git, mounts_beneath};
 use tempfile::TempDir;
@@ -92,6 +93,7 @@ impl Stack {
         let programs = binary("cofferd").parent().unwrap().to_owned();
         let mut images = Command::new(deploy("compose-images.sh"));
         Said::of(images.args(["--tag", &stack.name]).arg(programs)).ended(0);
+        stack.no_image_is_nameless();
         // Returns when cofferd says that it is healthy, for the client waits for that.
         stack.compose(&["up", "--detach"]).ended(0);
         stack
@@ -203,6 +205,25 @@ impl Stack {
     pub(crate) fn errors(&self) -> Vec<String> {
         let logs = self.compose(&["logs", "--no-color", "cofferd"]);
         logs.ended(0).lines().filter(|line| line.contains(" ERROR ")).map(str::to_owned).collect()
+    }
+
+    /// Waits until no image of cofferd is without a name since its own was made. Other tests give theirs a name meanwhile.
+    fn no_image_is_nameless(&self) {
+        let since = format!("since=cofferdam/cofferd:{}", self.name);
+        let until = Instant::now() + Duration::from_secs(120);
+        loop {
+            let nameless = docker(&["images", "--quiet", "--filter", "dangling=true", "--filter", &since]);
+            // An image that has gone is reported beside the others.
+            let inspect = ["image", "inspect", "--format", "{{.Id}} {{.Config.Entrypoint}}"];
+            let shown = Command::new("docker").args(inspect).args(&nameless).output().unwrap();
+            let shown = String::from_utf8(shown.stdout).unwrap();
+            let left: Vec<_> = shown.lines().filter(|line| line.contains("[cofferd ")).collect();
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < until, "{left:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Ends it, and finds nothing of it on the host.

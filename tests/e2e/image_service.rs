@@ -139,6 +139,8 @@ async fn a_root_file_system_becomes_a_listed_and_recorded_image() {
     let replaced = v1::ImportImageHeader { replace: true, ..header(&image) };
     let replaced = import(&mut clients, replaced, &other).await.unwrap().image.unwrap();
     assert_ne!(replaced.image_id, made.image_id);
+    // The engine keeps it without a name.
+    drop(Image(made.image_id));
 }
 
 #[tokio::test(flavor = "multi_thread")]

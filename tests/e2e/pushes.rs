@@ -113,12 +113,14 @@ async fn an_archive_of_another_image_than_announced_leaves_nothing() {
     import(&mut clients, announcing(&name, &announced.image_id), &tar).await.unwrap_err();
     assert!(!has_image(&name));
     // A name that another image has stays with it.
-    import(&mut clients, header(&name), &filesystem("other\n")).await.unwrap();
+    let other = import(&mut clients, header(&name), &filesystem("other\n")).await.unwrap().image.unwrap();
     let taken = import(&mut clients, announcing(&name, &announced.image_id), &archive).await.unwrap_err();
     assert_eq!(reason(&taken), "ALREADY_EXISTS");
     let replace = v1::ImportImageHeader { replace: true, ..announcing(&name, &announced.image_id) };
     let replaced = import(&mut clients, replace, &archive).await.unwrap().image.unwrap();
     assert_eq!(replaced.image_id, announced.image_id);
+    // The engine keeps it without a name.
+    drop(Image(other.image_id));
 }
 
 #[tokio::test(flavor = "multi_thread")]
