@@ -49,10 +49,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::env::var_os(given_by).map(PathBuf::from)
     });
     let built = if given.iter().all(Option::is_some) { PathBuf::new() } else { build(&root)? };
+    let own = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     for ((name, variable), given) in PROGRAMS.into_iter().zip(given) {
         let program = given.unwrap_or_else(|| built.join(name));
-        let program = program.canonicalize().map_err(|e| format!("{}: {e}", program.display()))?;
-        let digest = hex::encode(Sha256::digest(std::fs::read(&program)?));
+        let bytes = std::fs::read(&program).map_err(|e| format!("{}: {e}", program.display()))?;
+        let digest = hex::encode(Sha256::digest(&bytes));
+        // A copy, because builds with other settings share the target directory, and so the program would change after its digest was taken.
+        let program = own.join(name);
+        std::fs::write(&program, bytes)?;
         println!("cargo::rustc-env={variable}_EMBEDDED={}", program.display());
         println!("cargo::rustc-env={variable}_SHA256={digest}");
     }
