@@ -31,7 +31,7 @@ EXEC_AWAITS = 123
 
 def free_port() -> int:
     """One below those that outgoing connections are given: none of them takes it while the daemon does not listen."""
-    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    lowest = max(2024, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
     while True:
         port = random.randrange(1024, lowest)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):

@@ -10,6 +10,7 @@ use node_id::{NODE_METADATA, NodeId};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;
@@ -36,11 +37,12 @@ async fn silent_connections(balancer: &Balancer) -> Vec<TcpStream> {
         });
     }
     let mut all: Vec<TcpStream> = all.join_all().await.into_iter().flatten().collect();
-    until("more than 64 are kept", async || {
+    let bounded = until("more than 64 are kept", async || {
         all.retain(|stream| stream.try_read(&mut [0; 1]).is_err_and(|error| error.kind() == WouldBlock));
         all.len() <= 64
-    })
-    .await;
+    });
+    // Less than the time that the configuration gives a handshake.
+    timeout(Duration::from_secs(8), bounded).await.expect("more than 64 are kept");
     all
 }
 
@@ -181,7 +183,7 @@ async fn one_address_serves_both_nodes(kind: Kind) {
     let stopped = async {
         while of_one.message().await.unwrap().unwrap().run.unwrap().state() != v1::run::State::Stopped {}
     };
-    tokio::time::timeout(Duration::from_secs(30), stopped).await.expect("the stream is silent");
+    timeout(Duration::from_secs(30), stopped).await.expect("the stream is silent");
 
     // A drain keeps runs away, and those that live are reached.
     let mut node_two = NodeServiceClient::new(nodes.daemons[1].connect().await.channel);
@@ -193,7 +195,7 @@ async fn one_address_serves_both_nodes(kind: Kind) {
     // The death of one node.
     nodes.daemons[1].kill().await;
     let died = Instant::now();
-    let ended = tokio::time::timeout(SOON, end_of(of_two)).await.expect("a stream of the dead node goes on");
+    let ended = timeout(SOON, end_of(of_two)).await.expect("a stream of the dead node goes on");
     assert!(ended.is_err());
     loop {
         // A request of before the first check may still try to connect.

@@ -472,7 +472,7 @@ async fn fw9_the_command_line_gives_a_server_a_local_port_until_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fw15_the_end_of_a_connection_with_its_run_says_whose_failure_that_is() {
+async fn fw19_the_end_of_a_connection_with_its_run_says_whose_failure_that_is() {
     let daemon = daemon().await;
     let mut lines = Vec::new();
     for _ in 0..3 {

@@ -201,7 +201,7 @@ async fn an_approval_is_given_only_after_all_of_it_was_on_the_screen() {
     terminal.types("a").await;
     terminal.sees("lines were not shown yet").await;
     terminal.types("\x1b[H").await;
-    terminal.until("first line", |screen| part(screen).starts_with("1-")).await;
+    terminal.until("first line", |screen| part(screen).starts_with("1-") && part(screen).contains(" of ")).await;
     // Lines count once they were on the screen.
     loop {
         let before = part(&terminal.screen.screen().contents());
@@ -210,7 +210,8 @@ async fn an_approval_is_given_only_after_all_of_it_was_on_the_screen() {
             break;
         }
         terminal.types(" ").await;
-        terminal.until("next page", |screen| part(screen) != before).await;
+        // The screen may be half drawn.
+        terminal.until("next page", |screen| part(screen) != before && part(screen).contains(" of ")).await;
     }
     terminal.sees("changed 119␛[2J<U+202E>").await;
     // A resize keeps what was shown.

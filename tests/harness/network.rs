@@ -20,7 +20,8 @@ static MADE: AtomicU32 = AtomicU32::new(0);
 pub fn free_port() -> u16 {
     const LOWEST: u64 = 1_024;
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
-    let end: u64 = range.split_whitespace().next().unwrap().parse().unwrap();
+    let first: u64 = range.split_whitespace().next().unwrap().parse().unwrap();
+    let end = first.max(LOWEST + 1_000);
     loop {
         let random = RandomState::new().build_hasher().finish();
         let port = u16::try_from(LOWEST + random % (end - LOWEST)).unwrap();

@@ -382,6 +382,7 @@ def test_a_create_whose_answer_was_lost_is_one_run_when_its_node_is_back(
     def die() -> None:
         an_hour_passes(monkeypatch)
         nodes[0].kill()
+        restart.start()
 
     nodes[0].before_answer = die
 
@@ -391,7 +392,6 @@ def test_a_create_whose_answer_was_lost_is_one_run_when_its_node_is_back(
         nodes[0].start()
 
     restart = threading.Thread(target=back)
-    restart.start()
     sandbox = fleet.create(profile="p", lease=3600, keep_alive=True, issue_token=True)
     restart.join()
     # All of its lease may be over.
@@ -403,7 +403,12 @@ def test_a_create_whose_answer_was_lost_is_one_run_when_its_node_is_back(
 
 def test_a_repetition_that_is_refused_goes_to_no_other_node(fleet: Fleet, nodes: list[Node]) -> None:
     nodes[1].used_runs = nodes[2].used_runs = 90
-    nodes[0].before_answer = nodes[0].kill
+
+    def die() -> None:
+        nodes[0].kill()
+        restart.start()
+
+    nodes[0].before_answer = die
 
     def refuse() -> None:
         raise Refused("NODE_DRAINED", grpc.StatusCode.UNAVAILABLE)
@@ -414,7 +419,6 @@ def test_a_repetition_that_is_refused_goes_to_no_other_node(fleet: Fleet, nodes:
         nodes[0].start()
 
     restart = threading.Thread(target=back)
-    restart.start()
     with pytest.raises(Unavailable) as refused:
         fleet.create(profile="p")
     restart.join()
@@ -497,14 +501,14 @@ def test_a_lease_that_began_a_while_before_the_answer_is_renewed_at_once(
 ) -> None:
     nodes[1].used_runs = nodes[2].used_runs = 90
     with Client(nodes[0].socket) as client:
+        # Made within a third of its lease.
         Sandbox.create(profile="p", lease=3600, keep_alive=True, client=client)
         nodes[0].before_answer = lambda: an_hour_passes(monkeypatch)
-        Sandbox.create(profile="p", lease=3600, keep_alive=True, client=client)
+        late = Sandbox.create(profile="p", lease=3600, keep_alive=True, client=client)
         await_renewals(nodes[0], 1)
-        fleet.create(profile="p", lease=3600, keep_alive=True)
+        late_too = fleet.create(profile="p", lease=3600, keep_alive=True)
         await_renewals(nodes[0], 2)
-        # The first sandbox was made within a third of its lease.
-        assert nodes[0].renewals == 2
+        assert nodes[0].renewed == [late.run_id, late_too.run_id]
     with Client(nodes[1].socket) as client:
         # The first of them may have been ready for long.
         assert len(client.fork("c", 3, keep_alive=True)) == 3

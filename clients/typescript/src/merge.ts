@@ -48,8 +48,6 @@ export interface Merging<T> {
   patience: number;
   /** Milliseconds; default: `LONGEST_WAIT`. */
   longestWait?: number;
-  /** Milliseconds; default: `HOLD`. */
-  hold?: number;
 }
 
 type Passed<T> = { kind: "item"; time: number; item: T } | { kind: "begun" | "lost"; info: NodeInfo };
@@ -138,7 +136,6 @@ class Feed<T> {
   readonly #items: AsyncGenerator<Passed<T>, void>;
   readonly #ring: () => void;
   readonly #clock: Clock;
-  readonly #hold: number;
   /** What has come and was not looked at. */
   readonly #box: (Head<T> | Exclude<Passed<T>, { kind: "item" }>)[] = [];
   /** Changes of the node that nobody was told. */
@@ -150,11 +147,10 @@ class Feed<T> {
   /** Since when it has had no item to show; null: it has one, or its stream has not begun. */
   #silentSince: number | null = null;
 
-  constructor(member: Member, items: AsyncGenerator<Passed<T>, void>, clock: Clock, hold: number, ring: () => void) {
+  constructor(member: Member, items: AsyncGenerator<Passed<T>, void>, clock: Clock, ring: () => void) {
     this.member = member;
     this.#items = items;
     this.#clock = clock;
-    this.#hold = hold;
     this.#ring = ring;
     this.#read();
   }
@@ -197,7 +193,7 @@ class Feed<T> {
 
   /** An item that is older than those of others may still come. */
   get mayShowEarlier(): boolean {
-    return this.isSilent && (this.#silentSince === null || performance.now() < this.#silentSince + this.#hold);
+    return this.isSilent && (this.#silentSince === null || performance.now() < this.#silentSince + HOLD);
   }
 
   async end(): Promise<void> {
@@ -243,8 +239,8 @@ export async function* merged<T>(
   const missed = new Patience(merging.patience);
   const clock = new Clock();
   const ring = () => bell.ring();
-  const { follow, hold = HOLD, longestWait = LONGEST_WAIT } = merging;
-  const feeds = members.map((member) => new Feed(member, passed(member, merging, both), clock, hold, ring));
+  const feeds = members.map((member) => new Feed(member, passed(member, merging, both), clock, ring));
+  const longestWait = merging.longestWait ?? LONGEST_WAIT;
   try {
     for (;;) {
       signal.throwIfAborted();
@@ -256,9 +252,9 @@ export async function* merged<T>(
       }
       const ready = feeds.flatMap((feed) => (feed.head === null ? [] : [{ feed, head: feed.head }]));
       const [longest] = ready.toSorted((one, other) => one.head.came - other.head.came);
-      const isOverdue = follow && longest !== undefined && clock.now() >= longest.head.came + longestWait;
+      const isOverdue = merging.follow && longest !== undefined && clock.now() >= longest.head.came + longestWait;
       const first = isOverdue ? longest : ready.sort((one, other) => one.head.time - other.head.time)[0];
-      if (first !== undefined && (isOverdue || !isHeld(first.head.time, feeds, follow, hold))) {
+      if (first !== undefined && (isOverdue || !isHeld(first.head.time, feeds, merging.follow))) {
         missed.restore();
         first.feed.taken();
         clock.leave();
@@ -272,7 +268,7 @@ export async function* merged<T>(
         if (feeds.every((feed) => feed.hasEnded)) {
           break;
         }
-        if (!follow || !feeds.every((feed) => feed.isLost || feed.hasEnded)) {
+        if (!merging.follow || !feeds.every((feed) => feed.isLost || feed.hasEnded)) {
           missed.restore();
         } else if (missed.pause() === null) {
           throw noneAnswers(feeds.map(({ failure }) => failure).filter(Boolean));
@@ -290,14 +286,14 @@ export async function* merged<T>(
 }
 
 /** True if an item of this time has to wait for the next items of other nodes. */
-function isHeld(time: number, feeds: readonly Feed<unknown>[], follow: boolean, hold: number): boolean {
+function isHeld(time: number, feeds: readonly Feed<unknown>[], follow: boolean): boolean {
   const silent = feeds.filter((feed) => feed.isSilent);
   if (!follow) {
     return silent.length > 0;
   }
   // The clock of a node may be ahead of that of others: such an item waits no longer than others.
   const age = Date.now() - time;
-  return silent.some((feed) => feed.mayShowEarlier) || (silent.length > 0 && 0 <= age && age < hold);
+  return silent.some((feed) => feed.mayShowEarlier) || (silent.length > 0 && 0 <= age && age < HOLD);
 }
 
 /** Wakes one who waits. */

@@ -154,7 +154,7 @@ test("a connection that is refused or lost tells its reason", async () => {
   }
 });
 
-test("a connection of a lost sandbox is lost to the infrastructure", async () => {
+test("a connection of a lost sandbox is lost to the infrastructure", { timeout: 120_000 }, async () => {
   await using sandbox = await sandboxOf("in");
   await up(sandbox, ["python3", "-c", ECHO], "up");
   let onError: (error: CofferdamError) => void = () => {};

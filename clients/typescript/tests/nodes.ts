@@ -190,7 +190,7 @@ export class Node {
   /** Kills it, and waits until its clients have closed their ends: what they send before may have been carried out. */
   async die(): Promise<void> {
     this.#close();
-    await Promise.all([...this.#clients].map((client) => once(client.end(), "close")));
+    await Promise.all([...this.#clients].map((client) => new Promise((closed) => client.once("close", closed).end())));
     // HTTP/2 and gRPC pass it on in turns of this event loop that follow.
     for (let turn = 0; turn < 20; turn++) {
       await immediate();

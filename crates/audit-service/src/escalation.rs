@@ -113,6 +113,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_flood_of_one_is_counted_and_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let (log, _, _) = crate::AuditLog::open(directory.path(), crate::Settings::default()).unwrap();
+        let (escalations, now) = (Escalations::new(Arc::new(log)), Instant::now());
+        let is_recorded = |who: &str, address: Option<IpAddr>| {
+            escalations.counted.add(COUNTED, &(who.to_owned(), address, None), now).is_some()
+        };
+        assert!((0..MOST).all(|_| is_recorded("a", None)));
+        assert!(!is_recorded("a", None));
+        assert!(is_recorded("b", None) && is_recorded("a", Some([192, 0, 2, 1].into())));
+    }
+
+    #[test]
     fn attempts_of_several_are_not_put_down_to_one() {
         let details = |count, clients| {
             let mut details = json!({});

@@ -134,7 +134,6 @@ async fn a_watch_of_all_logs_outlives_the_death_of_a_node_and_repeats_nothing() 
     let warned = tokio::time::timeout(PATIENCE, talk.next_line()).await.unwrap().unwrap().unwrap();
     assert!(warned.contains("warning: node 2: "), "{warned}");
     let run = fleet.nodes[2].run_on(requests::managed("p")).await;
-    // Less than a record ever waits for those of another node.
     tokio::time::timeout(SOON, until_created(run.id())).await.expect("the others wait for the dead node");
     fleet.nodes[VICTIM].launch().await;
     let is_back = async { while !talk.next_line().await.unwrap().unwrap().contains("node 2 is back") {} };

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tokio::net::TcpSocket;
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as From;
 use wire::worker::v1::to_egress::Body as To;
@@ -176,8 +177,10 @@ fn a_bound_of_bytes_holds() {
 
 #[test]
 fn a_server_that_refuses_is_on_record() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut egress = Egress::start(Script::new(4).tcp(22, closed));
+    // It keeps its port, and does not listen.
+    let deaf = TcpSocket::new_v4().unwrap();
+    deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut egress = Egress::start(Script::new(4).tcp(22, deaf.local_addr().unwrap()));
     egress.assert_refused("11.0.0.9:22");
     let ended = egress.ended(1).remove(0);
     assert_eq!((ended.cause(), ended.errno), (Cause::Unreachable, libc::ECONNREFUSED.unsigned_abs()));
