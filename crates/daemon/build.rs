@@ -19,7 +19,8 @@ const PROGRAMS: [(&str, &str); 3] = [
 ];
 
 /// Source paths of the programs, from the workspace's root. A change in one of them runs this script again.
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
+    "Cargo.lock",
     "Cargo.toml",
     "crates/confinement",
     "crates/egress-rules",
@@ -46,7 +47,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let given = PROGRAMS.map(|(_, variable)| {
         let given_by = format!("{variable}_BINARY");
         println!("cargo::rerun-if-env-changed={given_by}");
-        std::env::var_os(given_by).map(PathBuf::from)
+        let given = std::env::var_os(given_by).map(PathBuf::from);
+        if let Some(given) = &given {
+            println!("cargo::rerun-if-changed={}", given.display());
+        }
+        given
     });
     let built = if given.iter().all(Option::is_some) { PathBuf::new() } else { build(&root)? };
     let own = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);

@@ -7,7 +7,7 @@
  */
 
 import { dynamicTool, type JSONSchema7, jsonSchema, type Tool } from "ai";
-import { InfrastructureError } from "./errors.js";
+import { type CofferdamError, InfrastructureError } from "./errors.js";
 import type { Sandbox } from "./sandbox.js";
 import { failed } from "./status.js";
 import { Fault } from "./v1.js";
@@ -37,10 +37,10 @@ export async function tools(sandbox: Sandbox, options: { dialect?: string } = {}
       execute: async (input, { abortSignal: signal }) => {
         try {
           const answer = await sandbox.answerOf(name, input as Record<string, unknown>, { ...options, signal });
-          return answer.error?.fault === Fault.INFRASTRUCTURE ? failed(answer) : answer.rendered;
+          return answer.error?.fault === Fault.INFRASTRUCTURE ? new Lost(failed(answer)) : answer.rendered;
         } catch (error) {
           if (error instanceof InfrastructureError) {
-            return error;
+            return new Lost(error);
           }
           throw error;
         }
@@ -52,15 +52,29 @@ export async function tools(sandbox: Sandbox, options: { dialect?: string } = {}
 }
 
 /**
- * The output of a tool for the model. Throws an `InfrastructureError`, which ends the generation: the AI SDK gives the model
- * whatever `execute` throws.
+ * The output of a call that the infrastructure has broken. The AI SDK gives the model whatever `execute` throws, and shows the
+ * output to users: there it is a text that says no more.
  */
+class Lost {
+  readonly #error: CofferdamError;
+
+  constructor(error: CofferdamError) {
+    this.#error = error;
+  }
+
+  raise(): never {
+    throw this.#error;
+  }
+
+  toJSON(): string {
+    return "The sandbox did not answer this call.";
+  }
+}
+
+/** The output of a tool for the model. Throws the error of a lost call, which ends the generation. */
 function toModelOutput(given: unknown): { type: "text"; value: string } {
   // Version 5 gives the output alone.
-  const isWhole = typeof given === "string" || given instanceof Error;
-  const output = isWhole ? given : (given as { output: unknown }).output;
-  if (output instanceof InfrastructureError) {
-    throw output;
-  }
-  return { type: "text", value: typeof output === "string" ? output : JSON.stringify(output) };
+  const isNamed = typeof given === "object" && given !== null && "output" in given;
+  const output = isNamed ? given.output : given;
+  return output instanceof Lost ? output.raise() : { type: "text", value: String(output) };
 }

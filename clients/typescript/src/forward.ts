@@ -87,11 +87,13 @@ async function serve(
         await write(local, event.value);
       } else if (event.case === "finished") {
         local.end();
+      } else if (event.case === "closed" && event.value.reason === ForwardClosed_Reason.RUN_ENDED) {
+        // The status that follows says whose failure that is.
+        ({ reason } = event.value);
       } else if (event.case === "closed") {
-        reason = event.value.reason;
+        endedConnection(event.value.reason);
       }
     }
-    // Not before the end of the stream: its status says whose failure the end of a run is.
     endedConnection(reason);
   } finally {
     signal.removeEventListener("abort", abort);

@@ -334,13 +334,17 @@ test("the AI SDK tells no model of a sandbox that the host has lost", async () =
     assert.deepEqual([lost.reason, lost.evidence["engine.exit_code"]], ["RUN_LOST", "137"]);
     assert.equal(once.model.doGenerateCalls.length, 1);
     const streamed = asked();
+    const shown: unknown[] = [];
     const read = async () => {
-      for await (const _ of streamText({ ...streamed, onError: () => {} }).fullStream) {
-        // It ends with the error.
+      for await (const part of streamText({ ...streamed, onError: () => {} }).fullStream) {
+        if (part.type === "tool-result") {
+          shown.push(JSON.parse(JSON.stringify(part.output)));
+        }
       }
     };
     assert((await thrown(read())) instanceof InfrastructureError);
     assert.equal(streamed.model.doStreamCalls.length, 1);
+    assert.deepEqual(shown, ["The sandbox did not answer this call."]);
   }
   // A failure that programs can bring about is an answer.
   daemon.ends["CallStream"] = [failing(v1.Fault.PROGRAM)];

@@ -77,7 +77,8 @@ impl Escalations {
 
     /// Records an attempt, without waiting for the log. `target` is the object of the attempt, such as a method.
     pub fn report(&self, principal: &Principal, run: Option<RunId>, attempt: Attempt, target: &str) {
-        let who = (principal.name.clone(), principal.address, run.or(principal.run));
+        // A run's token counts for its own run, whatever runs its holder names.
+        let who = (principal.name.clone(), principal.address, principal.run.or(run));
         let Some(due) = self.counted.add(COUNTED, &who, Instant::now()) else { return };
         let target: String = target.chars().take(128).collect();
         let mut details = json!({ "attempt": attempt.as_str(), "target": target });

@@ -136,7 +136,7 @@ impl GuestLane {
     /// Waits while another worker is started in place of a lost one. Returns true if a worker serves.
     ///
     /// Only calls of which no frame was sent yet may wait like this.
-    pub(crate) async fn restarted(&self) -> bool {
+    pub async fn restarted(&self) -> bool {
         let mut changes = self.serving.subscribe();
         let serves = timeout(RESTART, changes.wait_for(|serving| !serving.client.is_closed()));
         matches!(self.ended.run_until_cancelled(serves).await, Some(Ok(Ok(_))))

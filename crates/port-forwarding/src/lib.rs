@@ -115,7 +115,7 @@ impl PortForwarding {
         let transfer = Transfer::new(out.clone());
         let bytes = transfer.pass(server, requests);
         let end = tokio::select! {
-            end = bytes => self.settled(&run, end).await,
+            end = bytes => self.settled(&run, &out, end).await,
             () = run.ended.cancelled() => self.with_run(&run),
             () = run.paused() => End::RUN_PAUSED,
             () = out.closed() => End::DISCONNECTED,
@@ -136,10 +136,14 @@ impl PortForwarding {
     }
 
     /// Returns the end of a connection that its two sides have ended: that of the run, if the run ends as well.
-    async fn settled(&self, run: &Run, end: End) -> End {
+    async fn settled(&self, run: &Run, out: &mpsc::Sender<Response>, end: End) -> End {
         let Some(patience) = end.patience() else { return end };
-        let ends = self.stop.run_until_cancelled(run.ends_within(patience)).await;
-        if ends == Some(true) { self.with_run(run) } else { end }
+        let ends_with_run = tokio::select! {
+            ends = run.ends_within(patience) => ends,
+            () = out.closed() => false,
+            () = self.stop.cancelled() => false,
+        };
+        if ends_with_run { self.with_run(run) } else { end }
     }
 
     /// Returns the end of a connection whose run has ended. A daemon that stops ends runs, or leaves them to the next one.
@@ -186,9 +190,11 @@ impl PortForwarding {
     /// Connects to the server, unless the run or the daemon ends first.
     async fn dial(&self, run: &Run, network: OwnedFd, port: u16) -> Result<TcpStream, Refusal> {
         tokio::select! {
-            server = dial::dial(network, port) => server,
-            () = run.ended.cancelled() => Err(over(&run.record()).retry_safe(true)),
+            // A daemon that stops gives up its runs, which is no end of them.
+            biased;
             () = self.stop.cancelled() => Err(Refusal::new(Reason::DaemonStopping, "the daemon is stopping")),
+            () = run.ended.cancelled() => Err(over(&run.record()).retry_safe(true)),
+            server = dial::dial(network, port) => server,
         }
     }
 

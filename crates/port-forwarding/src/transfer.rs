@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures_util::{Stream, StreamExt as _};
 use operations::Fault;
 use refusal::Refusal;
-use runs::Run;
 use runs::record::{EndCause, Record};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -21,6 +20,9 @@ use super::{Response, start};
 
 /// Most bytes of the server in one message.
 const PIECE: usize = 32 * 1024;
+
+/// Time in which the worker of a run is missed after a connection was reset, if their container has ended.
+const MISSED: Duration = Duration::from_millis(200);
 
 /// How a connection ended.
 #[derive(Debug)]
@@ -44,7 +46,7 @@ impl End {
     /// The end of a container is first seen by the ends of its connections. Servers can bring these about, but not that end.
     pub(super) fn patience(&self) -> Option<Duration> {
         match self {
-            Self::Closed(Reason::Reset) => Some(Run::MISSED),
+            Self::Closed(Reason::Reset) => Some(MISSED),
             // Most servers that close a connection live on, and their clients must not wait.
             Self::Closed(Reason::Finished) => Some(Duration::ZERO),
             _ => None,
@@ -74,7 +76,7 @@ pub(super) fn over(run: &Record) -> Refusal {
     };
     let cause = run.end_cause.map(EndCause::as_str);
     let why = run.failure.as_deref().or(cause).unwrap_or("it was stopped");
-    let message = format!("the run {ended} during the connection: {why}");
+    let message = format!("the run {ended}: {why}");
     // The bytes that passed may have had an effect.
     Refusal { origin: run.origin(), ..Refusal::new(reason, message) }.by(fault).retry_safe(false)
 }

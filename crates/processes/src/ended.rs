@@ -1,5 +1,7 @@
 //! Puts the end of a process down to a party and records it. The record of its start is the record of its call, which has the same id.
 
+use std::time::Duration;
+
 use audit::{Event, Kind, Outcome, Status, Usage};
 use operations::{EndedBy, Evidence, Fault, fault_of};
 use runs::record::{EndCause, Failed, Record, State as RunState};
@@ -11,6 +13,9 @@ use wire::v1::{self, process::State};
 use crate::disk::{Known, ProcessFiles};
 use crate::input::Unrecorded;
 use crate::shared::Shared;
+
+/// Time in which the worker of a run is missed after the loss of a process, if their container has ended.
+const MISSED: Duration = Duration::from_secs(1);
 
 /// The end of a run, as far as its processes end with it.
 #[derive(Debug, Default)]
@@ -40,7 +45,7 @@ impl RunEnd {
     ///
     /// The end of a container is first seen by the ends of its processes. Programs can bring these about, but not that end.
     pub(crate) async fn decided(run: &Run, shared: &Shared) -> Self {
-        shared.stop.run_until_cancelled(run.ends_within(Run::MISSED)).await;
+        shared.stop.run_until_cancelled(run.ends_within(MISSED)).await;
         // A drain is seen before it ends a keeper, and explains none that was lost before.
         Self { cause: None, ..Self::of(run.record()) }
     }

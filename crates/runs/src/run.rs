@@ -161,9 +161,6 @@ impl Drop for Busy {
 }
 
 impl Run {
-    /// Time in which the worker of a run is missed after the loss of a process or connection, if their container has ended.
-    pub const MISSED: Duration = Duration::from_secs(1);
-
     /// Makes a run whose lanes its task sets later. `idle` is the time for which it was not used before.
     ///
     /// The specification never changes, so this copies it once.
@@ -415,8 +412,15 @@ impl Run {
         if timeout(patience, self.ended.cancelled()).await.is_ok() {
             return true;
         }
-        let goes_on = self.lanes_for_review().is_ok_and(|lanes| lanes.guest().is_connected());
-        !goes_on && timeout(DECIDED, self.ended.cancelled()).await.is_ok()
+        let ended = timeout(DECIDED, self.ended.cancelled());
+        match self.lanes_for_review() {
+            Ok(lanes) if lanes.guest().is_connected() => false,
+            Ok(lanes) => tokio::select! {
+                ended = ended => ended.is_ok(),
+                true = lanes.guest().restarted() => false,
+            },
+            Err(_) => ended.await.is_ok(),
+        }
     }
 
     /// Has the run end for a cause that is not its own. A launch is given up.

@@ -70,9 +70,11 @@ class PortForward:
                             await writer.drain()
                         case "finished":
                             writer.write_eof()
-                        case "closed":
+                        case "closed" if answer.closed.reason == v1.ForwardClosed.RUN_ENDED:
+                            # The status that follows says whose failure that is.
                             closed = answer.closed
-            # Not before the end of the stream: its status says whose failure the end of a run is.
+                        case "closed":
+                            ended_connection(answer.closed)
             ended_connection(closed)
         except CofferdamError as error:
             if self._on_error is not None:
