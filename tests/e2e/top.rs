@@ -172,10 +172,15 @@ async fn runs_are_shown_paused_resumed_and_stopped_with_single_keys() {
     assert_eq!(terminal.ends().await, 0);
 }
 
-/// The lines that are on the screen of those that are read, such as `3-20 of 64`.
-fn part(screen: &str) -> String {
-    let title = screen.lines().nth(1).unwrap_or_default().trim_end();
-    title.rsplit_once("  ").map_or(title, |(_, part)| part).to_owned()
+/// The last line on the screen of those that are read, and their number: of `3-20 of 64`, 20 and 64. None while the screen is half drawn,
+/// because then the title does not have as many lines as there is space for.
+fn part(screen: &str) -> Option<(usize, usize)> {
+    let title = screen.lines().nth(1)?.trim_end();
+    let (shown, all) = title.rsplit_once("  ")?.1.split_once(" of ")?;
+    let (first, last) = shown.split_once('-')?;
+    let (first, last, all): (usize, _, _) = (first.parse().ok()?, last.parse().ok()?, all.parse().ok()?);
+    // Beside them there are the state, the title and the keys.
+    (last + 1 == first + screen.lines().count() - 3).then_some((last, all))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,22 +206,18 @@ async fn an_approval_is_given_only_after_all_of_it_was_on_the_screen() {
     terminal.types("a").await;
     terminal.sees("lines were not shown yet").await;
     terminal.types("\x1b[H").await;
-    terminal.until("first line", |screen| part(screen).starts_with("1-") && part(screen).contains(" of ")).await;
+    terminal.until("first page", |screen| part(screen).is_some_and(|(last, _)| last < 24)).await;
     // Lines count once they were on the screen.
-    loop {
-        let before = part(&terminal.screen.screen().contents());
-        let (shown, all) = before.split_once(" of ").unwrap();
-        if shown.ends_with(&format!("-{all}")) {
-            break;
-        }
+    while let Some((before, all)) = part(&terminal.screen.screen().contents())
+        && before < all
+    {
         terminal.types(" ").await;
-        // The screen may be half drawn.
-        terminal.until("next page", |screen| part(screen) != before && part(screen).contains(" of ")).await;
+        terminal.until("next page", |screen| part(screen).is_some_and(|(last, _)| last != before)).await;
     }
     terminal.sees("changed 119␛[2J<U+202E>").await;
     // A resize keeps what was shown.
     terminal.resize(30, 100);
-    terminal.sees("Space: go on").await;
+    terminal.until("the larger page", |screen| part(screen).is_some() && screen.lines().count() == 30).await;
     terminal.types("a").await;
     terminal.sees("is APPROVED").await;
     let outcome = run.outcome(&asked.call_id).await;
