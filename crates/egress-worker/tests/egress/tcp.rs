@@ -1,7 +1,7 @@
 //! Connections in which nothing is looked at, and bounds of all.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpListener};
+use std::net::Shutdown;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
