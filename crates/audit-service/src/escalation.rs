@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_flood_of_one_is_counted_and_not_written() {
         let directory = tempfile::tempdir().unwrap();
-        let (log, _, _) = crate::AuditLog::open(directory.path(), crate::Settings::default()).unwrap();
+        let (log, _, _) = AuditLog::open(directory.path(), crate::Settings::default()).unwrap();
         let (escalations, now) = (Escalations::new(Arc::new(log)), Instant::now());
         let is_recorded = |who: &str, address: Option<IpAddr>| {
             escalations.counted.add(COUNTED, &(who.to_owned(), address, None), now).is_some()

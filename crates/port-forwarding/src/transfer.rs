@@ -279,14 +279,7 @@ mod tests {
         let drained = vec![Evidence::new("run.end_cause", "node_drained")];
         let lost = vec![Evidence::new("a", 1)];
         for (failure, cause, reason, fault, evidence, words) in [
-            (
-                Some(killed()),
-                None,
-                Stable::RunLost,
-                Fault::Infrastructure,
-                lost.clone(),
-                "lost during the connection: killed",
-            ),
+            (Some(killed()), None, Stable::RunLost, Fault::Infrastructure, lost.clone(), "lost: killed"),
             (Some(killed().by(Fault::Program)), None, Stable::RunNotReady, Fault::Program, lost, "killed"),
             (
                 None,
@@ -296,14 +289,7 @@ mod tests {
                 drained,
                 "node_drained",
             ),
-            (
-                None,
-                Some(EndCause::Ttl),
-                Stable::RunNotReady,
-                Fault::Caller,
-                vec![],
-                "ended during the connection: ttl",
-            ),
+            (None, Some(EndCause::Ttl), Stable::RunNotReady, Fault::Caller, vec![], "ended: ttl"),
             (None, None, Stable::RunNotReady, Fault::Caller, vec![], "stopped"),
         ] {
             let mut run = runs::testing::record();
