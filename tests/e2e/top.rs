@@ -203,6 +203,7 @@ async fn an_approval_is_given_only_after_all_of_it_was_on_the_screen() {
     assert_eq!(run.clients.approval(&asked.approval_id).await.state(), Approved::Pending);
     // To the end with a jump leaves the middle unseen.
     terminal.types("\x1b[F").await;
+    terminal.until("the end", |screen| part(screen).is_some_and(|(last, all)| last == all)).await;
     terminal.types("a").await;
     terminal.sees("lines were not shown yet").await;
     terminal.types("\x1b[H").await;
