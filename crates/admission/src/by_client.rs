@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Time within which a client has so many records, and after which a client without an event is forgotten.
+use crate::Occurrences;
+
+/// Time after which a client without an event is forgotten.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Most clients and kinds that are counted apart, and most further clients of which the number is known.
 const APART: usize = 1_024;
@@ -16,7 +18,7 @@ type Key<C> = (&'static str, Option<C>);
 /// Events that are not on record yet.
 #[derive(Debug)]
 pub struct OccurrencesByClient<C> {
-    /// Most records of one kind and client within [`WINDOW`].
+    /// Most records of one kind and client a minute.
     most: u32,
     counted: Mutex<BTreeMap<Key<C>, Counted<C>>>,
 }
@@ -25,11 +27,7 @@ pub struct OccurrencesByClient<C> {
 #[derive(Debug)]
 struct Counted<C> {
     last: Instant,
-    /// Time of the first of the records that count.
-    since: Option<Instant>,
-    records: u32,
-    /// Number of events that are not on record yet.
-    count: u64,
+    occurrences: Occurrences,
     /// Clients that are not counted apart.
     together: BTreeSet<C>,
 }
@@ -61,33 +59,34 @@ impl<C: Clone + Ord> OccurrencesByClient<C> {
         let mut all = self.counted.lock();
         let mut key = (kind, Some(client.clone()));
         if all.len() >= APART && !all.contains_key(&key) {
-            forget(&mut all, now);
+            forget(&mut all, self.most, now);
             if all.len() >= APART {
                 key.1 = None;
             }
         }
         let is_apart = key.1.is_some();
-        let counted = all.entry(key).or_insert_with(|| Counted::new(now));
+        let counted = all.entry(key).or_insert_with(|| Counted::new(self.most, now));
         if !is_apart {
             counted.share(client);
         }
-        counted.add(self.most, now)
+        counted.add(now)
     }
 }
 
 /// Forgets the clients without an event for a while. Their events that are not on record count as those of clients beyond the number.
-fn forget<C: Clone + Ord>(all: &mut BTreeMap<Key<C>, Counted<C>>, now: Instant) {
+fn forget<C: Clone + Ord>(all: &mut BTreeMap<Key<C>, Counted<C>>, most: u32, now: Instant) {
     let mut left = Vec::new();
     all.retain(|(kind, client), counted| {
         let is_recent = now.duration_since(counted.last) < WINDOW;
-        if !is_recent && counted.count > 0 {
-            left.push((*kind, client.clone(), counted.count, std::mem::take(&mut counted.together)));
+        let count = counted.occurrences.count;
+        if !is_recent && count > 0 {
+            left.push((*kind, client.clone(), count, std::mem::take(&mut counted.together)));
         }
         is_recent
     });
     for (kind, client, count, together) in left {
-        let shared = all.entry((kind, None)).or_insert_with(|| Counted::new(now));
-        shared.count += count;
+        let shared = all.entry((kind, None)).or_insert_with(|| Counted::new(most, now));
+        shared.occurrences.count += count;
         for client in together.iter().chain(&client) {
             shared.share(client);
         }
@@ -95,8 +94,8 @@ fn forget<C: Clone + Ord>(all: &mut BTreeMap<Key<C>, Counted<C>>, now: Instant) 
 }
 
 impl<C: Clone + Ord> Counted<C> {
-    fn new(now: Instant) -> Self {
-        Self { last: now, since: None, records: 0, count: 0, together: BTreeSet::new() }
+    fn new(most: u32, now: Instant) -> Self {
+        Self { last: now, occurrences: Occurrences::with_lines(most), together: BTreeSet::new() }
     }
 
     fn share(&mut self, client: &C) {
@@ -105,18 +104,10 @@ impl<C: Clone + Ord> Counted<C> {
         }
     }
 
-    fn add(&mut self, most: u32, now: Instant) -> Option<Due> {
+    fn add(&mut self, now: Instant) -> Option<Due> {
         self.last = now;
-        self.count += 1;
-        if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
-            (self.since, self.records) = (Some(now), 0);
-        }
-        if self.records >= most {
-            return None;
-        }
-        self.records += 1;
-        let clients = std::mem::take(&mut self.together).len().max(1);
-        Some(Due { count: std::mem::take(&mut self.count), clients })
+        let count = self.occurrences.add(now)?;
+        Some(Due { count, clients: std::mem::take(&mut self.together).len().max(1) })
     }
 }
 
